@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pxgw/dp/gateway.h"
+
+#include "pxgw/dp/translator.h"
+
+namespace pxgw {
+
+struct Gateway::Impl : Translator {
+  using Translator::Translator;
+};
+
+Gateway::Gateway(const Policy& policy, const Capacity& capacity, pxio::Buffers buffers,
+                 pxio::TxBuffer& to_inside, pxio::TxBuffer& to_outside)
+    : impl_(std::make_unique<Impl>(policy, capacity, buffers, to_inside, to_outside)) {}
+Gateway::~Gateway() = default;
+
+void Gateway::process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now) noexcept {
+  impl_->process(d, pkts, n, now);
+}
+void Gateway::flush_expired(pxio::Nanos now) noexcept { impl_->merger().flush_expired(now); }
+std::optional<pxio::Nanos> Gateway::next_deadline() const noexcept {
+  return impl_->merger().next_deadline();
+}
+void Gateway::housekeeping(pxio::Nanos now) noexcept { impl_->housekeeping(now); }
+void Gateway::drain(pxio::Nanos now) noexcept { impl_->merger().flush_all(pxio::End::kDrain, now); }
+void Gateway::apply(const Policy& policy, pxio::Nanos now) noexcept { impl_->apply(policy, now); }
+const Counters& Gateway::counters() noexcept { return impl_->counters(); }
+
+}  // namespace pxgw

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the operator wants, as the data path reads it: immutable once published. Control thread makes
+// it, workers read it.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "pxio/dp/packet_view.h"
+#include "pxio/dp/units.h"
+
+namespace pxgw {
+
+struct Prefix {
+  uint8_t version = 4;              // 4 or 6
+  uint8_t bits = 0;                 // 0 ... 32 or 128
+  std::array<uint8_t, 16> addr{};   // network order; IPv4 in the first four bytes
+  bool contains(const uint8_t* a) const {
+    const unsigned whole = bits / 8, rest = bits % 8;
+    for (unsigned i = 0; i < whole; ++i)
+      if (a[i] != addr[i]) return false;
+    return rest == 0 || ((a[whole] ^ addr[whole]) & (0xff00u >> rest) & 0xff) == 0;
+  }
+  bool operator==(const Prefix&) const = default;
+};
+
+// How the two directions are told apart.
+enum class Sides : uint8_t {
+  kByPort,    // live: by the port a packet came in on
+  kByPrefix,  // captures: by the inside prefixes
+};
+
+struct Policy {
+  uint16_t inside_mtu = 9000;   // IP packet sizes
+  uint16_t outside_mtu = 1500;
+  pxio::Nanos hold_limit = std::chrono::microseconds(50);  // 0: nothing is held beyond its burst
+  Sides sides = Sides::kByPort;
+  pxio::Link link = pxio::Link::kEthernet;
+  // Inside prefixes. kByPrefix: must not be empty. kByPort: if not empty, only flows whose inside
+  // address is in one of them are translated.
+  std::vector<Prefix> include;
+  std::vector<Prefix> exclude;  // never translated: either address
+  // Inside prefixes whose hosts take jumbos though their handshake wasn't seen; the flow is learnt from
+  // the first segment that the inside host sends.
+  std::vector<Prefix> jumbo;
+  // What inside hosts are taken to have advertised, whatever their SYNs say, and every flow counts as
+  // seen: the what-if of `translate --inside-mss`.
+  std::optional<uint16_t> assume_inside_mss;
+  // Largest IP packet sent outside when a jumbo of a flow that isn't known has to be split. 1280 passes
+  // everywhere (RFC 8200, section 5).
+  uint16_t safe_mtu = 1280;
+  uint16_t max_split_segs = 128;  // 64 KB at MSS 536 are 122
+  uint16_t max_merge_segs = 64;   // buffers chained in one packet at most; ports may take fewer
+  // Source of the too-big errors; where none is set, the destination of the packet that was too big.
+  std::optional<std::array<uint8_t, 4>> icmp_from4;
+  std::optional<std::array<uint8_t, 16>> icmp_from6;
+  uint32_t icmp_per_second = 100;
+  pxio::Nanos flow_timeout = std::chrono::seconds(600);
+  pxio::Nanos pmtu_timeout = std::chrono::seconds(600);  // RFC 1191, section 6.3
+};
+
+}  // namespace pxgw

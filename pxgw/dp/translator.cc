@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pxgw/dp/translator.h"
+
+#include <algorithm>
+
+#include "pxgw/dp/ip_fragment.h"
+
+namespace pxgw {
+
+using namespace pxio;
+
+namespace {
+
+// Flags of a segment that may be merged or split.
+constexpr uint16_t kAlone = kSyn | kRst | kUrg | kTcpReserved;
+
+const uint8_t* ip_src(const rte_mbuf& m, const PacketView& v) {
+  return data(m) + v.l2_len +
+         (v.version == 4 ? offsetof(Ipv4Header, src) : offsetof(Ipv6Header, src));
+}
+const uint8_t* ip_dst(const rte_mbuf& m, const PacketView& v) {
+  return data(m) + v.l2_len +
+         (v.version == 4 ? offsetof(Ipv4Header, dst) : offsetof(Ipv6Header, dst));
+}
+
+bool tcp_fragment(const rte_mbuf& m, const PacketView& v) {
+  if (v.kind != Kind::kFragment) return false;
+  if (v.version == 4) return v.proto == kProtoTcp;
+  const uint32_t at = v.l4_off();
+  return at < m.data_len && data(m)[at] == kProtoTcp;
+}
+
+bool splittable(const PacketView& v) {
+  return v.payload_len != 0 && (v.flags & kAlone) == 0 && !v.signed_ && !v.bad_options;
+}
+
+uint32_t pieces(uint32_t payload, uint32_t piece) { return (payload + piece - 1) / piece; }
+
+}  // namespace
+
+Translator::Translator(const Policy& policy, const Capacity& capacity, Buffers buffers, TxBuffer& to_inside,
+                       TxBuffer& to_outside)
+    : policy_(&policy), buffers_(buffers), inside_(to_inside), outside_(to_outside),
+      flows_(capacity.flows), handshakes_(capacity.handshakes), pmtu_(capacity.pmtu),
+      merger_(flows_, capacity.held, {policy.hold_limit, policy.max_merge_segs},
+              {&to_inside, &count_.hold}, count_.engine) {
+  const uint16_t l2 = policy.link == Link::kEthernet ? sizeof(EthernetHeader) : 0;
+  inside_.set_l2_len(l2);
+  outside_.set_l2_len(l2);
+  pmtu_.set_timeout(policy.pmtu_timeout);
+  icmp_tokens_ = policy.icmp_per_second;
+}
+
+void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now) noexcept {
+  now_ = now;
+  for (uint16_t i = 0; i < n; ++i) {
+    items_[i] = Item{};
+    items_[i].v = parse(*pkts[i], policy_->link);
+    classify(items_[i], *pkts[i], d);
+  }
+  for (uint16_t i = 0; i < n; ++i) {
+    Item& it = items_[i];
+    if (!it.v.has_flow() || !it.crosses) continue;
+    it.flow = flows_.find(it.key, it.hash);
+    if (it.flow != nullptr) rte_prefetch0(it.flow);
+  }
+  for (uint16_t i = 0; i < n; ++i) dispatch(items_[i], PktPtr(pkts[i]));
+  merger_.end_burst(now);
+}
+
+// Direction, key and hash.
+void Translator::classify(Item& it, const rte_mbuf& m, Direction port_dir) noexcept {
+  const PacketView& v = it.v;
+  it.dir = port_dir;
+  if (policy_->sides == Sides::kByPrefix) {
+    it.crosses = false;
+    if (v.version != 0) {
+      const bool from = listed(policy_->include, ip_src(m, v), v.version);
+      const bool to = listed(policy_->include, ip_dst(m, v), v.version);
+      it.crosses = from != to;
+      it.dir = from ? Direction::kOutbound : Direction::kInbound;
+    }
+  }
+  const uint32_t ip_len = v.version != 0 ? v.ip_len : m.pkt_len - std::min<uint32_t>(m.pkt_len, v.l2_len);
+  ++count_.size_in[index(it.dir)][size_bin(ip_len)];
+  if (it.dir == Direction::kInbound) {
+    ++count_.in_pkts;
+    count_.in_bytes += m.pkt_len;
+  } else {
+    ++count_.out_pkts;
+    count_.out_bytes += m.pkt_len;
+  }
+  if (v.has_flow() && it.crosses) {
+    it.key = make_key(m, v, it.dir);
+    it.hash = flows_.hash(it.key);
+    flows_.prefetch(it.hash);
+  }
+}
+
+void Translator::dispatch(Item& it, PktPtr pkt) noexcept {
+  const PacketView& v = it.v;
+  if (!it.crosses && v.version != 0) return pass(std::move(pkt), it, &Counters::pass_both_inside);
+  if (!v.has_flow()) {
+    // Later fragments bear no ports: anything held might be of their flow.
+    if (it.dir == Direction::kInbound && tcp_fragment(*pkt, v)) merger_.flush_all(End::kOther, now_);
+    if (v.kind == Kind::kIcmp) return icmp(it, std::move(pkt));
+    return pass_opaque(std::move(pkt), it);
+  }
+  // A packet before this one in the burst may have opened the flow.
+  if (it.flow == nullptr || it.flow->renewed) learn(it);
+  if (it.flow != nullptr) {
+    it.flow->last_seen = to_ticks(now_);
+    if (it.flow->merge_cap > policy_->inside_mtu) set_merge_cap(*it.flow, policy_->inside_mtu);
+    if ((v.flags & (kFin | kRst)) != 0) {
+      it.flow->fins |= static_cast<uint8_t>((v.flags & kRst) != 0 ? Flow::kReset : 1 << index(it.dir));
+    }
+  }
+  if (it.dir == Direction::kInbound) {
+    inbound(it, std::move(pkt));
+  } else {
+    outbound(it, std::move(pkt));
+  }
+}
+
+void Translator::inbound(Item& it, PktPtr pkt) noexcept {
+  const PacketView& v = it.v;
+  Flow* f = it.flow;
+  if (v.kind == Kind::kTcpOpaque) return pass_opaque(std::move(pkt), it);
+  if ((v.flags & kSyn) != 0) {
+    if (f != nullptr) merger_.flush(*f, End::kFlags, now_);
+    syn(it, *pkt);
+    return push(std::move(pkt), it.dir);
+  }
+  if (f == nullptr) {
+    const uint32_t most = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 ? policy_->outside_mtu : policy_->inside_mtu;
+    if (v.ip_len > most && splittable(v)) return recut(it, std::move(pkt), policy_->outside_mtu);
+    return pass(std::move(pkt), it, v.payload_len != 0 ? &Counters::pass_tcp_unknown : &Counters::pass_tcp_pure_ack);
+  }
+  if ((v.flags & kAck) != 0) note_ack(*f, v);
+  const bool bad = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
+  if (f->jumbo && v.payload_len >= kBulkPayload) ++count_.engine.merge_bulk_in;
+
+  // What can't be merged leaves alone, and what is held for the flow leaves first.
+  auto alone = [&](End end, Count why) {
+    merger_.flush(*f, end, now_);
+    const bool lro = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0;
+    if (v.ip_len > (lro ? f->merge_cap : std::max(f->merge_cap, policy_->outside_mtu)) && splittable(v))
+      return recut(it, std::move(pkt), f->merge_cap);
+    pass(std::move(pkt), it, why);
+  };
+  if (v.payload_len == 0) return alone(End::kFlags, &Counters::pass_tcp_pure_ack);
+  if (bad) return alone(End::kChecksum, &Counters::pass_tcp_bad_checksum);
+  const uint32_t end_seq = v.seq + v.payload_len;
+  if (!f->seq_known) {
+    f->seq_known = true;
+    f->next_seq = v.seq;
+  }
+  const bool old = seq_before(v.seq, f->next_seq);
+  if (!old || seq_before(f->next_seq, end_seq)) {
+    f->old_run = 0;
+  } else if (++f->old_run == UINT8_MAX) {
+    f->next_seq = end_seq;  // a damaged header once set it too far ahead
+    f->old_run = 0;
+  }
+  auto passes = [&](End end, Count why) {
+    if (seq_before(f->next_seq, end_seq)) f->next_seq = end_seq;
+    alone(end, why);
+  };
+  if ((v.flags & kAlone) != 0 || (v.flags & kAck) == 0) return passes(End::kFlags, &Counters::pass_tcp_flags);
+  if (v.signed_) return passes(End::kOptions, &Counters::pass_tcp_signed);
+  if (v.bad_options || v.mptcp) return passes(End::kOptions, &Counters::pass_tcp_options);
+  if (old || v.payload_len == 1) return passes(End::kGap, &Counters::pass_tcp_old);
+  if (!f->jumbo || v.ip_len > f->merge_cap) return passes(End::kOther, &Counters::pass_tcp_small_mss);
+  merger_.add(*f, std::move(pkt), v, now_);
+}
+
+void Translator::outbound(Item& it, PktPtr pkt) noexcept {
+  const PacketView& v = it.v;
+  Flow* f = it.flow;
+  if (v.kind == Kind::kTcpOpaque) return pass_opaque(std::move(pkt), it);
+  if ((v.flags & kSyn) != 0) {
+    syn(it, *pkt);
+    if (v.ip_len > policy_->outside_mtu) return too_big(std::move(pkt), it, policy_->outside_mtu);
+    return push(std::move(pkt), it.dir);
+  }
+  if (f != nullptr) note_outbound(it);
+  const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;
+  const uint32_t options = v.l4_len - kTcpHeaderLen;
+  uint32_t limit_ip = policy_->outside_mtu, limit_mss = UINT16_MAX;
+  if (f != nullptr) {
+    if (f->path_mtu != 0) limit_ip = std::min<uint32_t>(limit_ip, f->path_mtu);
+    limit_mss = f->peer_mss;
+  } else if (v.ip_len > policy_->outside_mtu) {
+    limit_ip = std::min(policy_->safe_mtu, policy_->outside_mtu);
+    if (const uint16_t p = pmtu_.find(outside_address(it.key), v.version, to_ticks(now_)); p != 0)
+      limit_ip = std::min<uint32_t>(limit_ip, p);
+    const Handshake* h = handshakes_.find(it.key, it.hash);
+    if (h != nullptr && h->end[index(Direction::kInbound)].seen)
+      limit_mss = h->end[index(Direction::kInbound)].mss;
+  }
+  if (v.payload_len == 0) return pass(std::move(pkt), it, &Counters::pass_tcp_pure_ack);
+  const uint32_t by_mtu = limit_ip > headers ? limit_ip - headers : 0;
+  const uint32_t by_mss = limit_mss > options ? limit_mss - options : 0;
+  const uint32_t piece = std::min(by_mtu, by_mss);
+  if (v.payload_len <= piece) return pass(std::move(pkt), it, &Counters::pass_tcp_fits);
+
+  const bool fits = v.ip_len <= policy_->outside_mtu;
+  if (!splittable(v)) {
+    if (!fits) return too_big(std::move(pkt), it, policy_->outside_mtu);
+    return pass(std::move(pkt), it, v.signed_ ? &Counters::pass_tcp_signed : &Counters::pass_tcp_flags);
+  }
+  if (piece == 0 || pieces(v.payload_len, piece) > std::min(policy_->max_split_segs, kMaxSplit)) {
+    if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_small_mss);
+    return drop(std::move(pkt), &Counters::drop_split_segments);
+  }
+  const bool classic = f != nullptr && (f->ecn == EcnMode::kClassic || f->ecn == EcnMode::kNone);
+  if (!split_and_push(pkt, it, piece, classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment) && pkt) {
+    // Damaged on the way: whole if that is possible, for the receiver to find out.
+    if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_bad_checksum);
+    drop(std::move(pkt), &Counters::drop_split_checksum);
+  }
+}
+
+// True: the pieces are on their way. False: the checksum is wrong and `pkt` still there; or it was
+// dropped for want of buffers.
+bool Translator::split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, CwrRule cwr) noexcept {
+  const PacketView& v = it.v;
+  const auto n = static_cast<uint16_t>(pieces(v.payload_len, piece));
+  std::array<rte_mbuf*, kMaxSplit> out;
+  const uint32_t room = rte_pktmbuf_data_room_size(buffers_.small) - RTE_PKTMBUF_HEADROOM;
+  rte_mempool* pool = v.header_len() + piece <= room ? buffers_.small : buffers_.large;
+  switch (split(*pkt, v, static_cast<uint16_t>(piece), n, cwr, pool, out.data())) {
+    case SplitResult::kBadChecksum:
+      return false;
+    case SplitResult::kNoBuffer:
+      drop(std::move(pkt), &Counters::drop_no_buffer);
+      return false;
+    case SplitResult::kDone:
+      break;
+  }
+  ++count_.engine.split_in_pkts;
+  count_.engine.split_out_segs += n;
+  pkt.reset();
+  for (uint16_t i = 0; i < n; ++i) push(PktPtr(out[i]), it.dir);
+  return true;
+}
+
+// A packet that came merged and is larger than its receiver takes: cut at the borders of its segments.
+void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
+  const PacketView& v = it.v;
+  const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;
+  const uint32_t room = limit > headers ? limit - headers : 0;
+  uint32_t seg = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 ? pkt->tso_segsz : 0;
+  if (seg == 0 || seg > room) seg = room;
+  const uint32_t piece = seg == 0 ? 0 : room / seg * seg;
+  if (piece == 0 || pieces(v.payload_len, piece) > kMaxSplit)
+    return drop(std::move(pkt), &Counters::drop_split_segments);
+  ++count_.merge_recut;
+  if (it.flow != nullptr) {
+    const uint32_t end = v.seq + v.payload_len;
+    if (!it.flow->seq_known || seq_before(it.flow->next_seq, end)) it.flow->next_seq = end;
+    it.flow->seq_known = true;
+  }
+  if (!split_and_push(pkt, it, piece, CwrRule::kEverySegment) && pkt) {
+    if (v.ip_len <= policy_->inside_mtu) return push(std::move(pkt), it.dir);
+    drop(std::move(pkt), &Counters::drop_split_checksum);
+  }
+}
+
+// Unchanged. Larger than the port takes: fragmented, answered or dropped.
+void Translator::pass(PktPtr pkt, const Item& it, Count why) noexcept {
+  const uint16_t mtu = it.dir == Direction::kInbound ? policy_->inside_mtu : policy_->outside_mtu;
+  const bool superframe = it.v.kind == Kind::kUdp && (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0;
+  if (it.v.ip_len > mtu && !superframe) {
+    // Cut short by a capture: what it was can't be told, and nothing can be made of it.
+    if (it.v.l2_len + it.v.ip_len <= pkt->pkt_len && it.crosses) return too_big(std::move(pkt), it, mtu);
+  }
+  ++(count_.*why);
+  push(std::move(pkt), it.dir);
+}
+
+void Translator::pass_opaque(PktPtr pkt, Item& it) noexcept {
+  if (it.dir == Direction::kInbound && it.flow != nullptr) merger_.flush(*it.flow, End::kOther, now_);
+  Count why = &Counters::pass_not_tcp;
+  switch (it.v.why) {
+    case Opaque::kNotIp: why = &Counters::pass_not_ip; break;
+    case Opaque::kFragment: why = &Counters::pass_fragment; break;
+    case Opaque::kIpOptions: why = &Counters::pass_ip_options; break;
+    case Opaque::kIpChecksum: why = &Counters::pass_ip_checksum; break;
+    case Opaque::kCutShort: why = &Counters::pass_cut_short; break;
+    case Opaque::kLengths: why = &Counters::pass_lengths; break;
+    case Opaque::kNotTcp:
+    case Opaque::kNone: break;
+  }
+  pass(std::move(pkt), it, why);
+}
+
+void Translator::drop(PktPtr pkt, Count why) noexcept {
+  ++(count_.*why);
+  pkt.reset();
+}
+
+// Can't be made smaller by merging's reverse: fragmented where IPv4 allows it, else its sender is told.
+void Translator::too_big(PktPtr pkt, const Item& it, uint16_t mtu) noexcept {
+  const PacketView& v = it.v;
+  // Its addresses can't be trusted, and fragments would bear a good checksum.
+  if (v.why == Opaque::kIpChecksum) return drop(std::move(pkt), &Counters::drop_too_big);
+  if (v.version == 4 && (header_at<Ipv4Header>(*pkt, v.l2_len).frag.host() & kIpDf) == 0) {
+    std::array<rte_mbuf*, kMaxFragments> out;
+    const uint32_t room = rte_pktmbuf_data_room_size(buffers_.small) - RTE_PKTMBUF_HEADROOM;
+    rte_mempool* pool = uint32_t{mtu} + v.l2_len <= room ? buffers_.small : buffers_.large;
+    const uint16_t n = fragment_ipv4(*pkt, v, mtu, pool, out.data());
+    if (n == 0) return drop(std::move(pkt), &Counters::drop_no_buffer);
+    ++count_.frag_in_pkts;
+    count_.frag_out_pkts += n;
+    pkt.reset();
+    for (uint16_t i = 0; i < n; ++i) push(PktPtr(out[i]), it.dir);
+    return;
+  }
+  if (it.dir == Direction::kOutbound) {
+    if (take_icmp_token()) {
+      if (PktPtr error = make_too_big(*pkt, v, mtu, *policy_, buffers_.small)) {
+        ++count_.icmp_sent;
+        push(std::move(error), Direction::kInbound);
+      }
+    } else {
+      ++count_.icmp_limited;
+    }
+  }
+  drop(std::move(pkt), &Counters::drop_too_big);
+}
+
+// A bucket of one second's worth, filled up as time goes by.
+bool Translator::take_icmp_token() noexcept {
+  const uint32_t rate = policy_->icmp_per_second;
+  if (rate == 0) return false;
+  const auto gained = static_cast<uint64_t>((now_ - icmp_refill_).count()) * rate / 1'000'000'000u;
+  if (gained != 0) {
+    icmp_tokens_ = static_cast<uint32_t>(std::min<uint64_t>(rate, icmp_tokens_ + gained));
+    icmp_refill_ = now_;
+  }
+  if (icmp_tokens_ == 0) return false;
+  --icmp_tokens_;
+  return true;
+}
+
+void Translator::icmp(Item& it, PktPtr pkt) noexcept {
+  if (!is_too_big(*pkt, it.v)) return pass(std::move(pkt), it, &Counters::pass_not_tcp);
+  const auto e = read_too_big(*pkt, it.v, it.dir);
+  Flow* f = e ? flows_.find(e->key, flows_.hash(e->key)) : nullptr;
+  if (f == nullptr) return pass(std::move(pkt), it, &Counters::ptb_passed);
+  if (it.dir == Direction::kInbound) {
+    take_too_big_from_outside(*e, *f);
+  } else if (!take_too_big_from_inside(*e, *f)) {
+    return pass(std::move(pkt), it, &Counters::ptb_passed);
+  }
+  pkt.reset();  // meant for the gateway; counted as ptb_taken or ptb_ignored
+}
+
+void Translator::housekeeping(Nanos now) noexcept {
+  const Ticks t = to_ticks(now);
+  const Ticks idle = to_ticks(policy_->flow_timeout), closed = to_ticks(std::chrono::seconds(10));
+  // The whole table once in about 16 s, where this is called every millisecond.
+  flows_.sweep(flows_.touched() / 16384 + 4, [&](Flow& f) {
+    if (f.hold != 0) return;
+    const Ticks quiet = t - f.last_seen;
+    if (quiet > idle || (quiet > closed && (f.closing() || f.fins >= Flow::kReset))) {
+      ++count_.engine.flow_aged;
+      return flows_.erase(f);
+    }
+    // What a new policy says, and what has aged.
+    const FlowKey key = flows_.key_of(f);
+    set_merge_cap(f, f.merge_cap);
+    f.jumbo = f.jumbo && translates(key);
+    if (f.path_mtu != 0) f.path_mtu = pmtu_.find(outside_address(key), f.version, t);
+  });
+  handshakes_.age(t, 64);
+}
+
+void Translator::apply(const Policy& policy, Nanos now) noexcept {
+  merger_.flush_all(End::kDrain, now);
+  policy_ = &policy;
+  merger_.set_limits({policy.hold_limit, policy.max_merge_segs});
+  pmtu_.set_timeout(policy.pmtu_timeout);
+  icmp_tokens_ = std::min(icmp_tokens_, policy.icmp_per_second);
+}
+
+const Counters& Translator::counters() noexcept {
+  count_.to_inside_pkts = inside_.pushed_pkts();
+  count_.to_inside_bytes = inside_.pushed_bytes();
+  count_.to_outside_pkts = outside_.pushed_pkts();
+  count_.to_outside_bytes = outside_.pushed_bytes();
+  count_.size_out = {inside_.sizes(), outside_.sizes()};
+  count_.drop_tx_full = inside_.dropped_full() + outside_.dropped_full();
+  count_.flows = flows_.size();
+  count_.held_pkts = merger_.held();
+  count_.handshakes = handshakes_.size();
+  return count_;
+}
+
+}  // namespace pxgw

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a Gateway consists of. A packet's way through it: process() parses the burst, finds the flows,
+// and hands each packet in its turn to inbound() or outbound(), which end in one of: merger, push,
+// split_and_push, too_big, drop. Worker thread.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "pxgw/dp/counters.h"
+#include "pxgw/dp/gateway.h"
+#include "pxgw/dp/handshake.h"
+#include "pxgw/dp/icmp.h"
+#include "pxgw/dp/pmtu_cache.h"
+#include "pxgw/dp/policy.h"
+#include "pxio/dp/merge.h"
+#include "pxio/dp/split.h"
+
+namespace pxgw {
+
+class Translator {
+ public:
+  Translator(const Policy& policy, const Capacity& capacity, pxio::Buffers buffers,
+             pxio::TxBuffer& to_inside, pxio::TxBuffer& to_outside);
+
+  void process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now) noexcept;
+  void housekeeping(pxio::Nanos now) noexcept;
+  void apply(const Policy& policy, pxio::Nanos now) noexcept;
+  const Counters& counters() noexcept;
+  pxio::Merger& merger() noexcept { return merger_; }
+
+ private:
+  using Direction = pxio::Direction;
+  using Flow = pxio::Flow;
+  using PacketView = pxio::PacketView;
+  using PktPtr = pxio::PktPtr;
+  using Count = uint64_t Counters::*;
+
+  // One packet of the burst.
+  struct Item {
+    PacketView v;
+    pxio::FlowKey key;
+    uint64_t hash = 0;
+    Flow* flow = nullptr;
+    Direction dir = Direction::kInbound;
+    bool crosses = true;  // between inside and outside
+  };
+
+  // translator.cc: the path
+  void classify(Item& it, const rte_mbuf& m, Direction port_dir) noexcept;
+  void dispatch(Item& it, PktPtr pkt) noexcept;
+  void inbound(Item& it, PktPtr pkt) noexcept;
+  void outbound(Item& it, PktPtr pkt) noexcept;
+  void pass(PktPtr pkt, const Item& it, Count why) noexcept;
+  void pass_opaque(PktPtr pkt, Item& it) noexcept;
+  void push(PktPtr pkt, Direction d) noexcept { (d == Direction::kInbound ? inside_ : outside_).push(std::move(pkt)); }
+  void drop(PktPtr pkt, Count why) noexcept;
+  bool split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, pxio::CwrRule cwr) noexcept;
+  void recut(Item& it, PktPtr pkt, uint32_t limit) noexcept;
+  void too_big(PktPtr pkt, const Item& it, uint16_t mtu) noexcept;
+  void icmp(Item& it, PktPtr pkt) noexcept;
+  bool take_icmp_token() noexcept;
+
+  // connections.cc: what is known of flows
+  void syn(Item& it, rte_mbuf& m) noexcept;
+  void rewrite_mss(const Item& it, rte_mbuf& m, uint16_t room) noexcept;
+  void learn(Item& it) noexcept;
+  void open_flow(Item& it, const Handshake* h) noexcept;
+  void set_merge_cap(Flow& f, uint32_t cap) const noexcept;
+  void note_outbound(Item& it) noexcept;
+  void note_ack(Flow& f, const PacketView& v) const noexcept;
+  void lower_path(const Item& it, Flow& f, uint16_t mtu) noexcept;
+  void take_too_big_from_outside(const TooBig& e, Flow& f) noexcept;
+  bool take_too_big_from_inside(const TooBig& e, Flow& f) noexcept;
+  bool listed(const std::vector<Prefix>& list, const uint8_t* addr, uint8_t version) const noexcept;
+  bool translates(const pxio::FlowKey& key) const noexcept;
+  Address inside_address(const pxio::FlowKey& k) const noexcept;
+  Address outside_address(const pxio::FlowKey& k) const noexcept;
+  uint32_t base_headers(const PacketView& v) const noexcept { return v.version == 4 ? 40 : 60; }
+
+  const Policy* policy_;
+  pxio::Buffers buffers_;
+  pxio::TxBuffer& inside_;
+  pxio::TxBuffer& outside_;
+  Counters count_;
+  pxio::FlowTable flows_;
+  HandshakeTable handshakes_;
+  PmtuCache pmtu_;
+  pxio::Merger merger_;
+  pxio::Nanos now_{0};
+  pxio::Nanos icmp_refill_{0};
+  uint32_t icmp_tokens_ = 0;
+  std::array<Item, pxio::kBurst> items_;
+};
+
+}  // namespace pxgw

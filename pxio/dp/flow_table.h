@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Flows that are translated: fixed memory, one cache line a flow on IPv4 (IPv6 keeps 24 B of its
+// addresses apart), found through buckets of eight 16-bit tags. A key may lie in either of two buckets
+// (the emptier one is taken), so the table fills to over 90 % before an insertion fails; a failed one
+// leaves the flow untranslated. The hash is keyed, since strangers choose addresses and ports.
+// One table per worker; worker thread.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "pxio/dp/packet_view.h"
+#include "pxio/dp/units.h"
+
+struct rte_mbuf;
+
+namespace pxio {
+
+// Both directions of a flow have one key: the inside end first.
+struct FlowKey {
+  std::array<uint64_t, 4> addr{};  // IPv4: both addresses in the first word
+  uint64_t vlan = 0;               // TPID and TCI of up to two tags
+  uint32_t ports = 0;              // inside port in the low half
+  uint32_t version = 0;
+  bool operator==(const FlowKey&) const = default;
+};
+
+// Key of a packet whose view has_flow().
+FlowKey make_key(const rte_mbuf& m, const PacketView& v, Direction d) noexcept;
+
+// Coarse time for ageing, in units of 2^20 ns (about a millisecond); wraps after 52 days.
+using Ticks = uint32_t;
+constexpr Ticks to_ticks(Nanos t) { return static_cast<Ticks>(t.count() >> 20); }
+
+enum class EcnMode : uint8_t { kUnknown, kNone, kClassic, kAccurate };
+
+struct alignas(64) Flow {
+  // Key.
+  uint64_t addr0 = 0;
+  uint64_t vlan = 0;
+  uint32_t ports = 0;
+  // Merging, inbound.
+  uint32_t hold = 0;        // slot in the Merger, 0: nothing held
+  uint32_t next_seq = 0;    // behind the highest byte seen
+  uint32_t last_in = 0;     // time of the last data segment, in units of 1024 ns
+  uint16_t merge_cap = 0;   // largest IP packet that the inside end takes
+  uint16_t full_payload = 0;  // the largest payload seen lately: what counts as a full segment
+  uint8_t bulk = 0;         // how much the flow has looked like bulk transfer, 0 ... 15
+  uint8_t old_run = 0;      // consecutive segments that lay behind next_seq
+  // Splitting, outbound.
+  uint16_t peer_mss = 0;    // as the outside end advertised it
+  uint16_t path_mtu = 0;    // of the outside destination, 0: that of the port
+  EcnMode ecn = EcnMode::kUnknown;
+  uint8_t rtx_count = 0;    // times that the segment at out_una was sent again
+  uint32_t out_next = 0;    // behind the highest byte sent
+  uint32_t out_una = 0;     // the outside end has acknowledged up to here
+  Ticks last_seen = 0;
+  uint8_t version = 0;
+  bool in_use : 1 = false;
+  bool jumbo : 1 = false;          // the inside end takes more than the outside MTU
+  bool seq_known : 1 = false;      // next_seq holds
+  bool out_known : 1 = false;      // out_next and out_una hold
+  bool renewed : 1 = false;        // a SYN came: another connection may be about to take over
+  uint8_t fins = 0;                // bit per direction; kReset: RST seen
+  uint8_t small_run = 0;           // consecutive segments smaller than full_payload
+  uint16_t tag = 0;                // for finding its bucket when it is forgotten
+  static constexpr uint8_t kReset = 4;
+  bool closing() const { return fins >= 3; }
+};
+static_assert(sizeof(Flow) == 64);
+
+class FlowTable {
+ public:
+  // Throws std::bad_alloc. Memory is reserved at once and touched as flows come.
+  explicit FlowTable(uint32_t capacity);
+  ~FlowTable();
+  FlowTable(const FlowTable&) = delete;
+  FlowTable& operator=(const FlowTable&) = delete;
+
+  uint64_t hash(const FlowKey& key) const noexcept;
+  void prefetch(uint64_t hash) const noexcept;
+  Flow* find(const FlowKey& key, uint64_t hash) noexcept;
+  // A new flow with the key set and all else as constructed; null where there is no room. The key must
+  // not be in the table.
+  Flow* insert(const FlowKey& key, uint64_t hash) noexcept;
+  void erase(Flow& flow) noexcept;
+
+  uint32_t size() const noexcept { return size_; }
+  uint32_t capacity() const noexcept { return capacity_; }
+  FlowKey key_of(const Flow& flow) const noexcept;
+  Flow& at(uint32_t index) noexcept { return flows_[index]; }
+  uint32_t index_of(const Flow& f) const noexcept { return static_cast<uint32_t>(&f - flows_); }
+  // Visits the next `count` slots in turn, calling f(Flow&) for those in use; f may erase that flow.
+  template <typename F>
+  void sweep(uint32_t count, F f) noexcept {
+    for (; count != 0 && high_ > 1; --count) {
+      if (++hand_ >= high_) hand_ = 1;
+      if (flows_[hand_].in_use) f(flows_[hand_]);
+    }
+  }
+  uint32_t touched() const noexcept { return high_; }
+
+ private:
+  struct alignas(64) Bucket {
+    std::array<uint16_t, 8> tag;
+    std::array<uint32_t, 8> flow;  // 0: free
+  };
+  struct Rest {  // of an IPv6 key
+    std::array<uint64_t, 3> addr;
+  };
+  static_assert(sizeof(Bucket) == 64);
+
+  uint64_t bucket_of(uint64_t hash) const { return hash & mask_; }
+  // Depends on the tag alone, so that it leads back as well.
+  uint64_t other_bucket(uint64_t bucket, uint16_t tag) const {
+    return (bucket ^ (uint64_t{tag} * 0x5bd1e995u + 1)) & mask_;
+  }
+  static uint16_t tag_of(uint64_t hash) { return static_cast<uint16_t>(hash >> 48); }
+  Flow* find_in(const Bucket& b, uint16_t tag, const FlowKey& key) noexcept;
+  bool matches(uint32_t index, const FlowKey& key) const noexcept;
+
+  uint32_t capacity_;
+  uint32_t size_ = 0;
+  uint32_t high_ = 1;       // slots from here on were never used; slot 0 is none
+  uint32_t free_ = 0;       // head of the list of freed slots, linked through Flow::hold
+  uint32_t hand_ = 0;
+  uint64_t mask_;
+  std::array<uint64_t, 3> secret_;
+  Bucket* buckets_ = nullptr;
+  Flow* flows_ = nullptr;
+  Rest* rest_ = nullptr;
+};
+
+}  // namespace pxio

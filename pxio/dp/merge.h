@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Merging of TCP segments into larger packets by chaining their buffers; payload is never read or
+// copied. What is held per flow is one packet under construction. The order of a flow is kept: whatever
+// can't join what is held makes that leave first. Worker thread.
+//
+// Follows promises 1 to 6 of docs/architecture.md: the merged packet has the sequence number and TSval
+// of its first segment (RFC 7323, section 4.3: the receiver echoes the oldest) and the ack, window and
+// TSecr of its last; PSH and FIN end it; everything else that a receiver can see is equal in all.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "pxio/dp/counters.h"
+#include "pxio/dp/flow_table.h"
+#include "pxio/dp/packet_view.h"
+#include "pxio/dp/pkt.h"
+#include "pxio/dp/tx_buffer.h"
+#include "pxio/dp/units.h"
+
+namespace pxio {
+
+// Why a held packet left.
+enum class End : uint8_t {
+  kNone, kFull, kPush, kGap, kFlags, kOptions, kHeaders, kBackward, kChecksum, kSegs, kBurstEnd, kHold,
+  kOther, kDrain,
+};
+
+// A segment of this payload and more counts as bulk for the yield.
+inline constexpr uint16_t kBulkPayload = 1000;
+
+class Merger {
+ public:
+  struct Limits {
+    Nanos hold = std::chrono::microseconds(50);
+    uint16_t max_segs = 64;  // buffers in one packet
+  };
+  struct Sink {
+    TxBuffer* tx;
+    std::array<uint64_t, 12>* hold_histogram;  // bin k: less than 2^k us
+  };
+
+  // Holds at most `slots` packets at a time. Throws std::bad_alloc.
+  Merger(FlowTable& flows, uint32_t slots, Limits limits, Sink sink, Counters& counters);
+  ~Merger();  // frees what is held
+  Merger(const Merger&) = delete;
+  Merger& operator=(const Merger&) = delete;
+
+  // The next data segment of `flow`: kTcp, payload, ACK set, none of SYN, RST, URG or reserved bits,
+  // options that parse, sequence number not behind flow.next_seq; flow.merge_cap holds it.
+  void add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcept;
+  // What is held for the flow leaves, for the given reason.
+  void flush(Flow& flow, End why, Nanos now) noexcept {
+    if (flow.hold != 0) flush_slot(flow.hold, why, now);
+  }
+  // After each receive burst: what isn't in bulk transfer leaves.
+  void end_burst(Nanos now) noexcept;
+  void flush_expired(Nanos now) noexcept;
+  void flush_all(End why, Nanos now) noexcept;
+  std::optional<Nanos> next_deadline() const noexcept;
+
+  void set_limits(Limits limits) noexcept { limits_ = limits; }
+  uint32_t held() const noexcept { return held_; }
+  uint32_t held_buffers() const noexcept { return held_buffers_; }
+
+ private:
+  struct alignas(64) Hold {
+    rte_mbuf* head;
+    rte_mbuf* last;
+    Nanos since;
+    uint32_t flow;
+    uint32_t next_seq;
+    uint32_t ack, tsval, tsecr;  // of the last segment
+    uint32_t prev, next;         // by `since`; the list of free slots uses `next`
+    uint16_t payload_sum;
+    uint16_t window;
+    uint16_t ip_len;
+    uint8_t segs;
+    uint8_t bulk_segs;
+    uint8_t end_flags;           // PSH and FIN of the last segment
+    uint8_t l2_len, l4_len, ts_off;
+    bool keep;                   // stays beyond its burst
+    bool v6;
+  };
+  static_assert(sizeof(Hold) <= 128);
+
+  bool start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noexcept;
+  End mismatch(const Hold& h, const rte_mbuf& m, const PacketView& v) const noexcept;
+  void join(Hold& h, PktPtr pkt, const PacketView& v) noexcept;
+  void flush_slot(uint32_t slot, End why, Nanos now) noexcept;
+  static void finish_headers(Hold& h) noexcept;
+
+  FlowTable& flows_;
+  Limits limits_;
+  Sink sink_;
+  Counters& count_;
+  std::unique_ptr<Hold[]> holds_;  // slot 0 anchors the list
+  uint32_t free_ = 0;
+  uint32_t held_ = 0, held_buffers_ = 0;
+  uint32_t max_buffers_;
+  std::array<uint32_t, kBurst> fresh_;  // slots that grew in this burst
+  uint16_t fresh_n_ = 0;
+};
+
+}  // namespace pxio

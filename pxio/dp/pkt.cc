@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pxio/dp/pkt.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pxio {
+
+bool pull(rte_mbuf& m, uint16_t len) noexcept {
+  if (m.data_len >= len) return true;
+  if (len > m.pkt_len || rte_mbuf_refcnt_read(&m) != 1 || !RTE_MBUF_DIRECT(&m)) return false;
+  if (rte_pktmbuf_tailroom(&m) < len - m.data_len) return false;
+  while (m.data_len < len) {
+    rte_mbuf* next = m.next;
+    const auto n = std::min<uint16_t>(static_cast<uint16_t>(len - m.data_len), next->data_len);
+    std::memcpy(data(m) + m.data_len, data(*next), n);
+    m.data_len = static_cast<uint16_t>(m.data_len + n);
+    next->data_off = static_cast<uint16_t>(next->data_off + n);
+    next->data_len = static_cast<uint16_t>(next->data_len - n);
+    if (next->data_len == 0) {
+      m.next = next->next;
+      m.nb_segs--;
+      next->next = nullptr;
+      rte_pktmbuf_free_seg(next);
+    }
+  }
+  return true;
+}
+
+void trim_to(rte_mbuf& m, uint32_t len) noexcept {
+  if (m.pkt_len <= len) return;
+  m.pkt_len = len;
+  rte_mbuf* seg = &m;
+  uint16_t segs = 1;
+  while (seg->data_len < len) {
+    len -= seg->data_len;
+    seg = seg->next;
+    ++segs;
+  }
+  seg->data_len = static_cast<uint16_t>(len);
+  rte_mbuf* rest = std::exchange(seg->next, nullptr);
+  m.nb_segs = segs;
+  while (rest != nullptr) {
+    rte_mbuf* next = std::exchange(rest->next, nullptr);
+    rest->nb_segs = 1;
+    rte_pktmbuf_free_seg(rest);
+    rest = next;
+  }
+}
+
+rte_mbuf* strip_front(rte_mbuf* m, uint16_t len) noexcept {
+  m->data_off = static_cast<uint16_t>(m->data_off + len);
+  m->data_len = static_cast<uint16_t>(m->data_len - len);
+  m->pkt_len -= len;
+  if (m->data_len != 0 || m->next == nullptr) return m;
+  // Drivers reject empty segments: the next one becomes the head.
+  rte_mbuf* head = std::exchange(m->next, nullptr);
+  head->pkt_len = m->pkt_len;
+  head->nb_segs = static_cast<uint16_t>(m->nb_segs - 1);
+  m->nb_segs = 1;
+  rte_pktmbuf_free_seg(m);
+  return head;
+}
+
+rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept {
+  rte_mbuf* t = tail.release();
+  head.pkt_len += t->pkt_len;
+  head.nb_segs = static_cast<uint16_t>(head.nb_segs + t->nb_segs);
+  last.next = t;
+  t->pkt_len = t->data_len;
+  rte_mbuf* end = t;
+  while (end->next != nullptr) end = end->next;
+  t->nb_segs = 1;
+  return end;
+}
+
+PktPtr copy_packet(const rte_mbuf& m, rte_mempool* pool) noexcept {
+  return PktPtr(rte_pktmbuf_copy(&m, pool, 0, UINT32_MAX));
+}
+
+}  // namespace pxio

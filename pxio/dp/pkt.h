@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Packets and who owns them. A PktPtr owns one rte_mbuf chain; taking it by value consumes the packet,
+// `const rte_mbuf&` looks at it, `rte_mbuf&` edits it. Each packet ends in exactly one of three ways:
+// transmitted, held, or freed under a drop counter. Raw mbuf calls that free, chain or trim stand in
+// this file alone. Worker threads.
+#pragma once
+#include <rte_mbuf.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace pxio {
+
+class PktPtr {
+ public:
+  PktPtr() = default;
+  explicit PktPtr(rte_mbuf* m) noexcept : m_(m) {}
+  PktPtr(PktPtr&& o) noexcept : m_(std::exchange(o.m_, nullptr)) {}
+  PktPtr& operator=(PktPtr&& o) noexcept {
+    if (this != &o) {
+      reset();
+      m_ = std::exchange(o.m_, nullptr);
+    }
+    return *this;
+  }
+  PktPtr(const PktPtr&) = delete;
+  PktPtr& operator=(const PktPtr&) = delete;
+  ~PktPtr() { reset(); }
+
+  rte_mbuf* get() const noexcept { return m_; }
+  rte_mbuf& operator*() const noexcept { return *m_; }
+  rte_mbuf* operator->() const noexcept { return m_; }
+  explicit operator bool() const noexcept { return m_ != nullptr; }
+  [[nodiscard]] rte_mbuf* release() noexcept { return std::exchange(m_, nullptr); }
+  void reset() noexcept {
+    if (m_ != nullptr) rte_pktmbuf_free(std::exchange(m_, nullptr));
+  }
+
+ private:
+  rte_mbuf* m_ = nullptr;
+};
+
+// First byte of the packet's first segment.
+inline uint8_t* data(const rte_mbuf& m) { return rte_pktmbuf_mtod(&m, uint8_t*); }
+template <typename T>
+T& header_at(const rte_mbuf& m, size_t offset) {
+  return *reinterpret_cast<T*>(data(m) + offset);
+}
+
+// Makes the first `len` bytes (at most the packet's length) contiguous in the first segment, moving
+// them up from the segments behind. False where the first segment has no room, or isn't ours alone.
+bool pull(rte_mbuf& m, uint16_t len) noexcept;
+
+// Cuts the packet to `len` bytes, Ethernet padding for instance; segments left empty are freed.
+void trim_to(rte_mbuf& m, uint32_t len) noexcept;
+
+// Takes `len` bytes off the front; they lie in the first segment, and at least one byte stays there
+// unless the next segment exists, which then takes over as the head. Returns the (new) head.
+rte_mbuf* strip_front(rte_mbuf* m, uint16_t len) noexcept;
+
+// Appends the chain `tail` (headers already stripped) behind `last`, the last segment of `head`.
+// Constant time in the length of `head`. Returns the new last segment.
+rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept;
+
+// An exact, contiguous-where-possible copy of the packet from `pool`, chained where one buffer is too
+// small; null where the pool is empty.
+PktPtr copy_packet(const rte_mbuf& m, rte_mempool* pool) noexcept;
+
+}  // namespace pxio

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pxio/dp/split.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "pxio/dp/checksum.h"
+
+namespace pxio {
+namespace {
+
+// Reads a chain from front to back.
+class Reader {
+ public:
+  Reader(const rte_mbuf& m, uint32_t offset) : seg_(&m) {
+    while (offset > seg_->data_len || (offset == seg_->data_len && seg_->next != nullptr)) {
+      offset -= seg_->data_len;
+      seg_ = seg_->next;
+    }
+    off_ = offset;
+  }
+
+  // Copies the next `len` bytes to `dst` and returns their sum.
+  uint16_t take(uint8_t* dst, uint32_t len) {
+    uint64_t sum = 0;
+    uint32_t done = 0;
+    while (done < len) {
+      if (off_ == seg_->data_len) {
+        seg_ = seg_->next;
+        off_ = 0;
+        continue;
+      }
+      const uint32_t n = std::min<uint32_t>(len - done, seg_->data_len - off_);
+      const uint16_t part = copy_and_sum(dst + done, data(*seg_) + off_, n);
+      sum += done % 2 != 0 ? swap_odd(part) : part;
+      off_ += n;
+      done += n;
+    }
+    return fold(sum);
+  }
+
+ private:
+  const rte_mbuf* seg_;
+  uint32_t off_;
+};
+
+template <typename Ip>
+void write_headers(rte_mbuf& piece, const PacketView& v, uint32_t seq, uint16_t id, uint16_t off_flags,
+                   uint16_t payload, uint16_t payload_sum) {
+  auto& ip = header_at<Ip>(piece, v.l2_len);
+  auto& tcp = header_at<TcpHeader>(piece, v.l4_off());
+  const uint16_t l4_len = static_cast<uint16_t>(v.l4_len + payload);
+  if constexpr (std::is_same_v<Ip, Ipv4Header>) {
+    ip.total_len = be16(static_cast<uint16_t>(v.l3_len + l4_len));
+    ip.id = be16(id);
+    set_ipv4_checksum(ip);
+  } else {
+    ip.payload_len = be16(l4_len);
+  }
+  tcp.seq = be32(seq);
+  tcp.off_flags = be16(off_flags);
+  tcp.checksum = be16(0);
+  const uint64_t sum = pseudo_sum(ip, kProtoTcp, l4_len) + sum_words(&tcp, v.l4_len) + payload_sum;
+  tcp.checksum = be16::from_raw(static_cast<uint16_t>(~fold(sum)));
+}
+
+}  // namespace
+
+SplitResult split(const rte_mbuf& m, const PacketView& v, uint16_t piece, uint16_t n, CwrRule cwr,
+                  rte_mempool* pool, rte_mbuf** out) noexcept {
+  if (rte_pktmbuf_alloc_bulk(pool, out, n) != 0) return SplitResult::kNoBuffer;
+  const uint32_t headers = v.header_len();
+  std::array<uint16_t, kMaxSplit> sums;
+  Reader payload(m, headers);
+  uint64_t total = 0;
+  uint32_t left = v.payload_len;
+  bool odd = false;
+  for (uint16_t i = 0; i < n; ++i) {
+    rte_mbuf& p = *out[i];
+    const auto len = static_cast<uint16_t>(std::min<uint32_t>(piece, left));
+    std::memcpy(data(p), data(m), headers);
+    sums[i] = payload.take(data(p) + headers, len);
+    total += odd ? swap_odd(sums[i]) : sums[i];
+    odd ^= len % 2 != 0;
+    left -= len;
+    p.data_len = static_cast<uint16_t>(headers + len);
+    p.pkt_len = headers + len;
+    p.port = m.port;
+  }
+  const uint32_t l4_len = v.ip_len - v.l3_len;
+  const auto& tcp = header_at<TcpHeader>(m, v.l4_off());
+  total += sum_words(&tcp, v.l4_len);
+  total += v.version == 4 ? pseudo_sum(header_at<Ipv4Header>(m, v.l2_len), kProtoTcp, l4_len)
+                          : pseudo_sum(header_at<Ipv6Header>(m, v.l2_len), kProtoTcp, l4_len);
+  if (fold(total) != 0xffff) {
+    rte_pktmbuf_free_bulk(out, n);
+    return SplitResult::kBadChecksum;
+  }
+  const uint16_t first_id = v.version == 4 ? header_at<Ipv4Header>(m, v.l2_len).id.host() : 0;
+  const uint16_t off_flags = tcp.off_flags.host();
+  for (uint16_t i = 0; i < n; ++i) {
+    uint16_t flags = off_flags;
+    if (i + 1 != n) flags &= static_cast<uint16_t>(~(kPsh | kFin));
+    if (i != 0 && cwr == CwrRule::kFirstOnly) flags &= static_cast<uint16_t>(~kCwr);
+    const uint32_t seq = v.seq + uint32_t{i} * piece;
+    const auto len = static_cast<uint16_t>(out[i]->pkt_len - headers);
+    if (v.version == 4) {
+      write_headers<Ipv4Header>(*out[i], v, seq, static_cast<uint16_t>(first_id + i), flags, len, sums[i]);
+    } else {
+      write_headers<Ipv6Header>(*out[i], v, seq, 0, flags, len, sums[i]);
+    }
+  }
+  return SplitResult::kDone;
+}
+
+}  // namespace pxio

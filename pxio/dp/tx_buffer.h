@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Packets on their way to one port's queue, in the order in which they leave. What the port can't take
+// is dropped here, in this one place, and counted. Worker thread.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "pxio/dp/pkt.h"
+#include "pxio/dp/port.h"
+
+namespace pxio {
+
+// Upper bounds of the bins of a size histogram, in bytes of IP packet; one more bin is open.
+inline constexpr std::array<uint32_t, 9> kSizeBounds = {64, 128, 256, 576, 1280, 1500, 4000, 8000, 9000};
+using SizeHistogram = std::array<uint64_t, kSizeBounds.size() + 1>;
+inline size_t size_bin(uint32_t ip_len) {
+  size_t k = 0;
+  for (uint32_t bound : kSizeBounds) k += ip_len > bound;
+  return k;
+}
+
+class TxBuffer {
+ public:
+  TxBuffer(Port& port, uint16_t queue) noexcept : port_(&port), queue_(queue) {}
+  TxBuffer(const TxBuffer&) = delete;
+  TxBuffer& operator=(const TxBuffer&) = delete;
+  ~TxBuffer() { flush(); }
+
+  void push(PktPtr p) noexcept {
+    ++pushed_pkts_;
+    pushed_bytes_ += p->pkt_len;
+    ++sizes_[size_bin(p->pkt_len - l2_len_)];
+    pkts_[n_++] = p.release();
+    if (n_ == pkts_.size()) flush();
+  }
+  void flush() noexcept;
+
+  // Bytes of a frame that aren't the IP packet's, for the histogram.
+  void set_l2_len(uint16_t len) { l2_len_ = len; }
+  // All that was pushed so far, the dropped ones among them.
+  uint64_t pushed_pkts() const { return pushed_pkts_; }
+  uint64_t pushed_bytes() const { return pushed_bytes_; }
+  const SizeHistogram& sizes() const { return sizes_; }
+  uint64_t dropped_full() const { return dropped_full_; }
+
+ private:
+  static constexpr size_t kCapacity = 64;
+  // A full transmit ring drains within microseconds: worth some retries before packets are lost.
+  static constexpr int kRetries = 64;
+  Port* port_;
+  uint16_t queue_;
+  uint16_t n_ = 0;
+  uint16_t l2_len_ = 14;
+  uint64_t pushed_pkts_ = 0, pushed_bytes_ = 0, dropped_full_ = 0;
+  SizeHistogram sizes_{};
+  std::array<rte_mbuf*, kCapacity> pkts_;
+};
+
+}  // namespace pxio
