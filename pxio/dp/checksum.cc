@@ -6,19 +6,10 @@
 namespace pxio {
 namespace {
 
-// 64 bytes a turn in four independent 64-bit sums of 32-bit words: wide enough for the compiler to use
-// vector registers, and no carry is lost below 2^32 words.
-struct Lanes {
-  uint64_t s[8] = {};
-  void add(const uint32_t (&w)[16]) {
-    for (int k = 0; k < 8; ++k) s[k] += uint64_t{w[k]} + w[k + 8];
-  }
-  uint64_t total() const {
-    uint64_t t = 0;
-    for (uint64_t x : s) t += fold(x);
-    return t;
-  }
-};
+// Two 64-bit words, in a register of every x86-64. The halves of the words are added to lanes of 64
+// bits, so that no carry is lost below 2^32 of them.
+using Words = uint64_t __attribute__((vector_size(16)));
+constexpr size_t kTurn = 4 * sizeof(Words);
 
 uint64_t sum_tail(const uint8_t* p, size_t len) {
   uint64_t sum = 0;
@@ -38,31 +29,35 @@ uint64_t sum_tail(const uint8_t* p, size_t len) {
   return sum;
 }
 
+// Copies as it sums where `d` isn't null: one body for both.
+template <bool kCopy>
+inline uint16_t sum_all(uint8_t* d, const uint8_t* p, size_t len) {
+  Words lanes[4] = {};
+  for (; len >= kTurn; p += kTurn, len -= kTurn) {
+    for (int k = 0; k < 4; ++k) {
+      Words w;
+      std::memcpy(&w, p + k * sizeof w, sizeof w);
+      if constexpr (kCopy) std::memcpy(d + k * sizeof w, &w, sizeof w);
+      lanes[k] += (w & 0xffffffff) + (w >> 32);
+    }
+    if constexpr (kCopy) d += kTurn;
+  }
+  if constexpr (kCopy) {
+    if (len != 0) std::memcpy(d, p, len);
+  }
+  uint64_t sum = sum_tail(p, len);
+  for (const Words& l : lanes) sum += uint64_t{fold(l[0])} + fold(l[1]);
+  return fold(sum);
+}
+
 }  // namespace
 
 uint16_t sum_bytes(const void* data, size_t len) noexcept {
-  const auto* p = static_cast<const uint8_t*>(data);
-  Lanes lanes;
-  for (; len >= 64; p += 64, len -= 64) {
-    uint32_t w[16];
-    std::memcpy(w, p, 64);
-    lanes.add(w);
-  }
-  return fold(lanes.total() + sum_tail(p, len));
+  return sum_all<false>(nullptr, static_cast<const uint8_t*>(data), len);
 }
 
 uint16_t copy_and_sum(void* dst, const void* src, size_t len) noexcept {
-  auto* d = static_cast<uint8_t*>(dst);
-  const auto* p = static_cast<const uint8_t*>(src);
-  Lanes lanes;
-  for (; len >= 64; p += 64, d += 64, len -= 64) {
-    uint32_t w[16];
-    std::memcpy(w, p, 64);
-    std::memcpy(d, w, 64);
-    lanes.add(w);
-  }
-  if (len != 0) std::memcpy(d, p, len);
-  return fold(lanes.total() + sum_tail(p, len));
+  return sum_all<true>(static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), len);
 }
 
 }  // namespace pxio
