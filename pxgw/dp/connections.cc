@@ -249,22 +249,21 @@ void Translator::take_too_big_from_outside(const TooBig& e, Flow& f) noexcept {
   pmtu_.lower(outside_address(e.key), f.version, f.path_mtu, to_ticks(now_));
 }
 
-// About a packet towards an inside host, merged most likely, that was too large further inside. False:
-// the outside sender has to know of it as well.
-bool Translator::take_too_big_from_inside(const TooBig& e, Flow& f) noexcept {
+// About a packet towards an inside host, merged most likely, that was too large further inside. The
+// error goes on to the outside sender all the same: it concerns it where the value is below the outside
+// MTU, and is above all that it sends elsewhere.
+void Translator::take_too_big_from_inside(const TooBig& e, Flow& f) noexcept {
   // Anything sent in the last 2^30 bytes may still be on its way.
   const bool in_window = f.seq_known && f.next_seq - e.seq <= 1u << 30;
   if (!in_window || e.mtu < least_path_mtu(f.version) || e.mtu >= f.merge_cap) {
-    ++count_.ptb_ignored;
-    return true;
+    ++count_.ptb_passed;
+    return;
   }
   merger_.flush(f, End::kOther, now_);
   set_merge_cap(f, e.mtu);
   pmtu_.lower(inside_address(e.key), f.version, static_cast<uint16_t>(e.mtu), to_ticks(now_));
   ++count_.pmtu_lowered;
-  if (e.mtu < policy_->outside_mtu) return false;
-  ++count_.ptb_taken;
-  return true;
+  ++count_.ptb_inside;
 }
 
 }  // namespace pxgw

@@ -134,11 +134,13 @@ void Translator::inbound(Item& it, PktPtr pkt) noexcept {
   if (f == nullptr) {
     const uint32_t most = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 ? policy_->outside_mtu : policy_->inside_mtu;
     if (v.ip_len > most && splittable(v)) return recut(it, std::move(pkt), policy_->outside_mtu);
-    return pass(std::move(pkt), it, v.payload_len != 0 ? &Counters::pass_tcp_unknown : &Counters::pass_tcp_pure_ack);
+    Count why = v.payload_len != 0 ? &Counters::pass_tcp_unknown : &Counters::pass_tcp_pure_ack;
+    if (!translates(it.key)) why = &Counters::pass_excluded;
+    return pass(std::move(pkt), it, why);
   }
   if ((v.flags & kAck) != 0) note_ack(*f, v);
   const bool bad = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
-  if (f->jumbo && v.payload_len >= kBulkPayload) ++count_.engine.merge_bulk_in;
+  if (f->jumbo) count_.engine.merge_bulk_in += bulk_segments(*pkt, v);
 
   // What can't be merged leaves alone, and what is held for the flow leaves first.
   auto alone = [&](End end, Count why) {
@@ -351,10 +353,11 @@ void Translator::icmp(Item& it, PktPtr pkt) noexcept {
   if (f == nullptr) return pass(std::move(pkt), it, &Counters::ptb_passed);
   if (it.dir == Direction::kInbound) {
     take_too_big_from_outside(*e, *f);
-  } else if (!take_too_big_from_inside(*e, *f)) {
-    return pass(std::move(pkt), it, &Counters::ptb_passed);
+    pkt.reset();  // meant for the gateway; counted as ptb_taken or ptb_ignored
+  } else {
+    take_too_big_from_inside(*e, *f);
+    push(std::move(pkt), it.dir);
   }
-  pkt.reset();  // meant for the gateway; counted as ptb_taken or ptb_ignored
 }
 
 void Translator::housekeeping(Nanos now) noexcept {

@@ -70,7 +70,7 @@ class Translator {
   void note_ack(Flow& f, const PacketView& v) const noexcept;
   void lower_path(const Item& it, Flow& f, uint16_t mtu) noexcept;
   void take_too_big_from_outside(const TooBig& e, Flow& f) noexcept;
-  bool take_too_big_from_inside(const TooBig& e, Flow& f) noexcept;
+  void take_too_big_from_inside(const TooBig& e, Flow& f) noexcept;
   bool listed(const std::vector<Prefix>& list, const uint8_t* addr, uint8_t version) const noexcept;
   bool translates(const pxio::FlowKey& key) const noexcept;
   Address inside_address(const pxio::FlowKey& k) const noexcept;

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,12 +17,11 @@
 #include <atomic>
 #include <bit>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <stdexcept>
+
+#include "pxio/ctl/eal_log.h"
 
 namespace pxio {
 namespace {
@@ -127,80 +128,80 @@ std::vector<std::string> arguments(const EalOptions& o, bool huge) {
   return a;
 }
 
-// What EAL wrote that tells most: the last line that isn't the bare statement that it failed.
-std::string reason(const std::string& log) {
-  std::string best;
-  for (size_t at = 0; at < log.size();) {
-    const size_t end = std::min(log.find('\n', at), log.size());
-    std::string line = log.substr(at, end - at);
-    at = end + 1;
-    if (line.rfind("EAL: ", 0) == 0) line.erase(0, 5);
-    if (line.empty() || line.find("FATAL") != std::string::npos || line.find("Invalid 'command line'") == 0)
-      continue;
-    if (best.empty() || line.find("Usage") == std::string::npos) best = line;
-  }
-  return best;
+int advise_huge(const rte_memseg_list* list, void*) {
+  if (list->external == 0) madvise(list->base_va, list->len, MADV_HUGEPAGE);
+  return 0;
 }
 
 }  // namespace
 
 std::string start_eal(const EalOptions& options) {
   const Choice choice = choose_pages(options);
-  const std::vector<std::string> args = arguments(options, choice.huge);
-  std::vector<char*> argv;
-  for (const std::string& a : args) argv.push_back(strdup(a.c_str()));
+  // EAL keeps pointers into them.
+  static std::vector<std::string> args;
+  static std::vector<char*> argv;
+  args = arguments(options, choice.huge);
+  argv.clear();
+  for (std::string& a : args) argv.push_back(a.data());
 
   cpu_set_t affinity;
   const bool have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
-  // EAL's errors become part of ours. A stream of our own also keeps it from writing to syslog.
-  char* text = nullptr;
-  size_t size = 0;
-  FILE* log = options.quiet ? open_memstream(&text, &size) : nullptr;
-  if (log != nullptr) {
-    rte_openlog_stream(log);
+  int rc = 0, error = 0;
+  std::string why;
+  if (options.quiet) {
+    EalLog log;
     rte_log_set_global_level(RTE_LOG_ERR);
-  }
-  const int rc = rte_eal_init(static_cast<int>(argv.size()), argv.data());
-  const int error = rte_errno;
-  rte_openlog_stream(stderr);
-  std::string said;
-  if (log != nullptr) {
-    std::fclose(log);
-    said = text;
-    std::free(text);
+    rc = rte_eal_init(static_cast<int>(argv.size()), argv.data());
+    error = rte_errno;
+    why = log.reason();
+  } else {
+    rc = rte_eal_init(static_cast<int>(argv.size()), argv.data());
+    error = rte_errno;
   }
   if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
   if (rc < 0) {
-    const std::string why = reason(said);
     throw std::runtime_error(fmt::format("DPDK didn't start: {}{}",
                                          why.empty() ? std::string(rte_strerror(error)) : why,
-                                         error == EACCES ? " (root, or fewer EAL options, may help)" : ""));
+                                         options.extra.empty() ? "" : "; see the extra EAL arguments"));
   }
   // Nothing is ever put into it.
   if (!choice.huge) rmdir(rte_eal_get_runtime_dir());
-  // argv stays: EAL keeps pointers into it.
+  // Where the kernel can back shared memory by large pages when advised to, fewer TLB misses.
+  if (!choice.huge) rte_memseg_list_walk(advise_huge, nullptr);
   return choice.text;
 }
 
 namespace {
 
+size_t free_heap() {
+  size_t free = 0;
+  rte_malloc_socket_stats heap{};
+  for (unsigned n = 0; n < rte_socket_count(); ++n) {
+    const int socket = rte_socket_id_by_idx(n);
+    if (rte_malloc_get_socket_stats(socket, &heap) == 0) free += heap.heap_freesz_bytes;
+  }
+  return free;
+}
+
 rte_mempool* make_pool(const char* kind, uint32_t count, uint16_t room) {
   static std::atomic<unsigned> serial{0};
   const std::string name = fmt::format("{}{}", kind, serial++);
+  const uint64_t need =
+      uint64_t{count} * rte_mempool_calc_obj_size(sizeof(rte_mbuf) + room, 0, nullptr);
+  const auto refuse = [&](const char* why) {
+    return std::runtime_error(
+        fmt::format("no memory for {} {} buffers: {} MiB needed, {} MiB left ({}); raise the memory "
+                    "setting or use fewer buffers",
+                    count, kind, need / kMiB + 1, free_heap() / kMiB, why));
+  };
+  // DPDK would try first, and clear all that it had taken when it gives up: seconds. With hugepages
+  // the heap can grow, so only DPDK can tell.
+  if (!rte_eal_has_hugepages() && need > free_heap()) throw refuse("no hugepages");
   // Caches of several threads must not hold a small pool's buffers among them.
   const unsigned cache = std::min<unsigned>(256, count / 8);
   rte_mempool* pool = rte_pktmbuf_pool_create(name.c_str(), count, cache, 0, room, SOCKET_ID_ANY);
-  if (pool != nullptr) return pool;
-  const int error = rte_errno;
-  rte_malloc_socket_stats heap{};
-  size_t free = 0;
-  for (unsigned s = 0; s < RTE_MAX_NUMA_NODES; ++s)
-    if (rte_malloc_get_socket_stats(static_cast<int>(s), &heap) == 0) free += heap.heap_freesz_bytes;
-  const uint64_t need =
-      uint64_t{count} * rte_mempool_calc_obj_size(sizeof(rte_mbuf) + room, 0, nullptr);
-  throw std::runtime_error(fmt::format(
-      "no memory for {} {} buffers: about {} MiB needed, {} MiB free ({}); raise the memory setting",
-      count, kind, need / kMiB + 1, free / kMiB, rte_strerror(error)));
+  if (pool == nullptr) throw refuse(rte_strerror(rte_errno));
+  return pool;
 }
 
 }  // namespace

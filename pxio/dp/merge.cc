@@ -61,14 +61,16 @@ Merger::~Merger() {
 
 void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcept {
   ++count_.merge_in_segs;
-  if (v.payload_len >= flow.full_payload) {
-    flow.full_payload = v.payload_len;
+  const uint16_t segment = segment_payload(*pkt, v);
+  if (segment >= flow.full_payload) {
+    flow.full_payload = segment;
     flow.small_run = 0;
-  } else if (v.payload_len >= kLeastFull && ++flow.small_run == kSmallRun) {
-    flow.full_payload = v.payload_len;  // the sender has gone over to smaller segments
+  } else if (segment >= kLeastFull && ++flow.small_run == kSmallRun) {
+    flow.full_payload = segment;  // the sender has gone over to smaller segments
     flow.small_run = 0;
   }
-  const bool full = v.payload_len == flow.full_payload && v.payload_len >= kLeastFull;
+  const bool full = segment == flow.full_payload && segment >= kLeastFull && v.payload_len % segment == 0;
+  const uint8_t bulk_segs = bulk_segments(*pkt, v);
   if (full) {
     const bool close = to_micros(now) - flow.last_in <= to_micros(limits_.hold);
     flow.bulk = close ? std::min<uint8_t>(kBulkMax, static_cast<uint8_t>(flow.bulk + 1))
@@ -92,7 +94,7 @@ void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcep
   }
   Hold& h = holds_[flow.hold];
   ++count_.merge_held_segs;
-  h.bulk_segs = static_cast<uint8_t>(h.bulk_segs + (v.payload_len >= kBulkPayload));
+  h.bulk_segs = static_cast<uint8_t>(h.bulk_segs + bulk_segs);
   h.end_flags = static_cast<uint8_t>(v.flags & (kPsh | kFin));
   h.keep = full && flow.bulk >= kBulkThreshold && limits_.hold > Nanos(0);
   if (h.end_flags != 0) {

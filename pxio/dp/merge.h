@@ -30,6 +30,16 @@ enum class End : uint8_t {
 // A segment of this payload and more counts as bulk for the yield.
 inline constexpr uint16_t kBulkPayload = 1000;
 
+// Payload of the segments that a packet was made of on its way to us.
+inline uint16_t segment_payload(const rte_mbuf& m, const PacketView& v) {
+  const bool merged = (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 && m.tso_segsz != 0;
+  return merged && m.tso_segsz < v.payload_len ? m.tso_segsz : v.payload_len;
+}
+inline uint8_t bulk_segments(const rte_mbuf& m, const PacketView& v) {
+  const uint16_t seg = segment_payload(m, v);
+  return seg < kBulkPayload ? uint8_t{0} : static_cast<uint8_t>((v.payload_len + seg - 1u) / seg);
+}
+
 class Merger {
  public:
   struct Limits {

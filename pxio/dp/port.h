@@ -8,9 +8,25 @@
 
 namespace pxio {
 
+// What a port counts for itself, since it was opened. Written by workers and the kernel or NIC, read by
+// the control thread.
+struct PortStats {
+  uint64_t rx_pkts = 0, rx_bytes = 0;
+  uint64_t tx_pkts = 0, tx_bytes = 0;
+  uint64_t rx_dropped = 0;    // came in faster than they were fetched
+  uint64_t rx_no_buffer = 0;  // no buffer left for them
+  uint64_t rx_truncated = 0;  // longer than the buffers
+  uint64_t rx_errors = 0;     // couldn't be received for another reason
+  uint64_t tx_too_big = 0;    // longer than the interface takes
+  uint64_t tx_errors = 0;     // refused for another reason
+  uint64_t tx_down = 0;       // the interface was down
+};
+
 // A packet that arrived merged by the NIC or kernel carries RTE_MBUF_F_RX_LRO and, where the port
 // knows it, the size of its segments in tso_segsz (0: unknown). TCP and UDP checksums in the packet
 // are always complete; RTE_MBUF_F_RX_L4_CKSUM_BAD/GOOD tell what the port knows of them.
+// On its way out the mark means the same: a packet that still bears RTE_MBUF_F_RX_LRO and a segment size
+// leaves as the segments that it was merged from, so it must be taken off what was translated.
 class Port {
  public:
   virtual ~Port() = default;
@@ -19,6 +35,13 @@ class Port {
   // Sends pkts[0..n); takes ownership of the first `return value` of them, whether they were sent or
   // had to be dropped under the port's own counter; the others couldn't be taken now.
   virtual uint16_t tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept = 0;
+
+  // Buffers that a packet may be chained of without being copied on its way out.
+  virtual uint16_t max_tx_segs() const noexcept { return UINT16_MAX; }
+  // Readable when a packet is there, for sleeping in ppoll; -1: only polling tells.
+  virtual int wait_fd(uint16_t) const noexcept { return -1; }
+  // Control thread, one at a time.
+  virtual PortStats stats() { return {}; }
 };
 
 }  // namespace pxio

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pxgw/ctl/appliance.h"
+
+#include <fmt/format.h>
+#include <rte_eal.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "pxgw/ctl/log.h"
+#include "pxio/ctl/ethdev_setup.h"
+#include "pxio/dp/kernel_port.h"
+
+namespace pxgw {
+namespace {
+
+constexpr uint32_t kHeldPackets = 2048;     // 50 us at 100 Gb/s are 430 packets of 1500 B
+constexpr uint16_t kDescriptors = 1024;     // of a DPDK port's queue, each way
+constexpr uint32_t kKernelSlots = 256;      // 32 slots of one small buffer and 7 large ones
+constexpr uint32_t kCachedPerThread = 384;  // caches of 256, which fill up to half more
+constexpr uint32_t kUnderWay = 2048;        // a burst of 64 KB packets each way, taken apart
+constexpr uint32_t kSmallBytes = 2176 + 256, kLargeBytes = 9728 + 256;  // with headroom and headers
+
+pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
+  using Pages = pxio::EalOptions::Pages;
+  pxio::EalOptions o;
+  o.pages = c.hugepages == Config::Pages::kYes  ? Pages::kHuge
+            : c.hugepages == Config::Pages::kNo ? Pages::kNone
+                                                : Pages::kAuto;
+  o.memory_mb = c.memory_mb != 0 ? c.memory_mb : plan.memory_mb;
+  o.extra = c.eal_extra;
+  // Virtual devices are attached as they are opened, which tells more of what went wrong.
+  for (const PairConfig& pair : c.pairs) {
+    for (const PortConfig* p : {&pair.outside, &pair.inside}) {
+      if (p->kind != PortConfig::Kind::kPci) continue;
+      o.pci = true;
+      o.allow.push_back(p->device);
+    }
+  }
+  return o;
+}
+
+Json port_json(const std::string& name, const std::string& side, pxio::Port& port) {
+  const pxio::PortStats s = port.stats();
+  return {{"name", name},
+          {"side", side},
+          {"rx_pkts", s.rx_pkts},
+          {"rx_bytes", s.rx_bytes},
+          {"tx_pkts", s.tx_pkts},
+          {"tx_bytes", s.tx_bytes},
+          {"rx_dropped", s.rx_dropped},
+          {"rx_no_buffer", s.rx_no_buffer},
+          {"rx_truncated", s.rx_truncated},
+          {"rx_errors", s.rx_errors},
+          {"tx_too_big", s.tx_too_big},
+          {"tx_errors", s.tx_errors},
+          {"tx_down", s.tx_down}};
+}
+
+}  // namespace
+
+BufferPlan plan_buffers(const Config& c) {
+  BufferPlan plan;
+  const uint32_t queues = c.workers, pairs = static_cast<uint32_t>(c.pairs.size());
+  uint32_t held = 0, rings = 0;
+  for (const PairConfig& p : c.pairs) {
+    // A held packet consists of as many small buffers as full segments fit into the inside MTU.
+    held += kHeldPackets * (p.inside.mtu / 1300u + 1);
+    // Buffers of either pool may wait in any ring.
+    for (const PortConfig* port : {&p.outside, &p.inside})
+      rings += queues * (port->kind == PortConfig::Kind::kKernel ? kKernelSlots : 2 * kDescriptors);
+  }
+  const uint32_t caches = kCachedPerThread * (queues + 1);
+  const uint32_t small = queues * (held + pairs * kUnderWay) + rings + caches;
+  const uint32_t large = queues * pairs * kUnderWay + rings + caches;
+  plan.small = c.small_buffers != 0 ? c.small_buffers : small;
+  plan.large = c.large_buffers != 0 ? c.large_buffers : large;
+  const uint64_t bytes = uint64_t{plan.small} * kSmallBytes + uint64_t{plan.large} * kLargeBytes;
+  plan.memory_mb = static_cast<uint32_t>(bytes / (1u << 20) * 9 / 8 + 64);
+  plan.text = fmt::format(
+      "buffers: {} small, {} large (port rings {}, held {}, under way {}, caches {}); {} MiB",
+      plan.small, plan.large, rings, queues * held, queues * pairs * kUnderWay, caches,
+      c.memory_mb != 0 ? c.memory_mb : plan.memory_mb);
+  return plan;
+}
+
+Capacity capacity_of(const Config& c) {
+  Capacity capacity;
+  const auto shares = static_cast<uint32_t>(c.workers * c.pairs.size());
+  capacity.flows = std::max(1024u, (c.flows + shares - 1) / shares);
+  capacity.held = kHeldPackets;
+  return capacity;
+}
+
+Appliance::Appliance(const Config& config) : config_(config) {
+  sched_getaffinity(0, sizeof cpus_, &cpus_);
+  const BufferPlan plan = plan_buffers(config_);
+  log(Level::kInfo, "{}", pxio::start_eal(eal_options(config_, plan)));
+  log(Level::kInfo, "{}", plan.text);
+  pools_ = std::make_unique<pxio::BufferPools>(plan.small, plan.large);
+  open_ports();
+  start_workers();
+}
+
+Appliance::~Appliance() { stop(); }
+
+void Appliance::open_ports() {
+  const auto open = [this](const PortConfig& p, const char* side) {
+    std::unique_ptr<pxio::Port> port;
+    if (p.kind == PortConfig::Kind::kKernel) {
+      port = pxio::KernelPort::open({.ifname = p.device,
+                                     .queues = config_.workers,
+                                     .mtu = p.mtu,
+                                     .buffers = pools_->buffers()});
+    } else {
+      auto ethdev = pxio::open_ethdev({.device = p.device,
+                                       .queues = config_.workers,
+                                       .mtu = p.mtu,
+                                       .buffers = pools_->buffers(),
+                                       .descriptors = kDescriptors});
+      for (const std::string& w : ethdev->warnings()) log(Level::kWarning, "{}", w);
+      port = std::move(ethdev);
+    }
+    ports_.push_back({p.device, side, std::move(port)});
+  };
+  for (const PairConfig& pair : config_.pairs) {
+    open(pair.outside, "outside");
+    open(pair.inside, "inside");
+  }
+}
+
+std::unique_ptr<const PolicySet> Appliance::make_policies(const Config& c) const {
+  auto set = std::make_unique<PolicySet>();
+  set->generation = generation_;
+  for (size_t i = 0; i < c.pairs.size(); ++i) {
+    Policy p = c.policy_of(i);
+    p.max_merge_segs = std::min(p.max_merge_segs, ports_[2 * i + 1].port->max_tx_segs());
+    set->pairs.push_back(std::move(p));
+  }
+  return set;
+}
+
+void Appliance::start_workers() {
+  policies_.push_back(make_policies(config_));
+  std::vector<PairPorts> pairs;
+  for (size_t i = 0; i < config_.pairs.size(); ++i)
+    pairs.push_back({ports_[2 * i].port.get(), ports_[2 * i + 1].port.get()});
+  const Capacity capacity = capacity_of(config_);
+  for (uint16_t q = 0; q < config_.workers; ++q) {
+    try {
+      workers_.push_back(
+          std::make_unique<Worker>(q, pairs, *policies_.back(), capacity, pools_->buffers()));
+    } catch (const std::bad_alloc&) {
+      throw std::runtime_error(
+          fmt::format("flows: no memory for {} flows; give fewer", config_.flows));
+    }
+  }
+  // Threads last, so that what fails above leaves none behind.
+  for (uint16_t q = 0; q < config_.workers; ++q) {
+    WorkerThreadOptions o;
+    o.name = fmt::format("pxgw-worker-{}", q);
+    o.cpus = cpus_;
+    if (!config_.cpus.empty()) o.cpu = config_.cpus[q];
+    if (config_.idle == Config::Idle::kSleep)
+      for (const NamedPort& p : ports_) o.wait_fds.push_back(p.port->wait_fd(q));
+    threads_.push_back(std::make_unique<WorkerThread>(*workers_[q], std::move(o)));
+  }
+}
+
+void Appliance::apply(const Config& config) {
+  ++generation_;
+  policies_.push_back(make_policies(config));
+  for (const auto& t : threads_) {
+    t->worker().use(*policies_.back());
+    t->wake();
+  }
+}
+
+bool Appliance::settled() {
+  uint64_t oldest = generation_;
+  for (const auto& w : workers_) oldest = std::min(oldest, w->generation());
+  std::erase_if(policies_, [oldest](const auto& p) { return p->generation < oldest; });
+  return policies_.size() == 1;
+}
+
+Counters Appliance::counters() const {
+  if (last_) return *last_;
+  Counters sum;
+  for (const auto& w : workers_) add(sum, w->counters());
+  return sum;
+}
+
+Json Appliance::stats() const {
+  Json j = to_json(counters());
+  j["ports"] = Json::array();
+  for (const NamedPort& p : ports_) j["ports"].push_back(port_json(p.name, p.side, *p.port));
+  j["workers"] = Json::array();
+  const auto up = std::chrono::steady_clock::now() - start_;
+  const auto up_ns = static_cast<double>(std::chrono::duration_cast<pxio::Nanos>(up).count());
+  for (const auto& w : workers_) {
+    const Worker::Load l = w->load();
+    j["workers"].push_back({{"queue", w->queue()},
+                            {"polls", l.polls},
+                            {"polls_with_packets", l.polls_with_packets},
+                            {"busy_ns", l.busy_ns},
+                            {"busy_pct", 100.0 * static_cast<double>(l.busy_ns) / up_ns}});
+  }
+  j["buffers_in_use"] = pools_->in_use();
+  j["uptime_s"] = up_ns * 1e-9;
+  j["policy_generation"] = generation_;
+  return j;
+}
+
+uint32_t Appliance::stop() {
+  if (!pools_) return 0;
+  for (const auto& t : threads_) t->stop();
+  last_ = counters();
+  threads_.clear();
+  workers_.clear();
+  ports_.clear();
+  const uint32_t missing = pools_->in_use();
+  pools_.reset();
+  rte_eal_cleanup();
+  return missing;
+}
+
+}  // namespace pxgw

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A gateway at work: buffers, ports, workers and their threads, from a configuration. Owned by the
+// main thread; one a process, since it starts DPDK.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pxgw/ctl/config.h"
+#include "pxgw/ctl/stats.h"
+#include "pxgw/ctl/worker_thread.h"
+#include "pxgw/dp/worker.h"
+#include "pxio/ctl/eal.h"
+#include "pxio/dp/port.h"
+
+namespace pxgw {
+
+// Buffers enough for all that can be under way at once, so that holding packets never starves a
+// port.
+struct BufferPlan {
+  uint32_t small = 0, large = 0;
+  uint32_t memory_mb = 0;  // of both, with what DPDK needs beside them
+  std::string text;        // how it comes about
+};
+BufferPlan plan_buffers(const Config& config);
+// Sizes of one worker's tables for one pair.
+Capacity capacity_of(const Config& config);
+
+class Appliance {
+ public:
+  // Starts all of it; traffic flows when it returns. Logs what was chosen. Throws
+  // std::runtime_error.
+  explicit Appliance(const Config& config);
+  ~Appliance();
+  Appliance(const Appliance&) = delete;
+  Appliance& operator=(const Appliance&) = delete;
+
+  // Hands the policy keys of `config` to the workers, which take them over within a millisecond.
+  void apply(const Config& config);
+  // Whether all workers have taken over the last policy; frees those that no one reads any more.
+  bool settled();
+
+  Counters counters() const;  // of all workers
+  Json stats() const;         // what `pxgw stats --json` prints
+
+  // Drains and ends the workers, closes the ports. Returns how many buffers aren't back in their
+  // pools.
+  uint32_t stop();
+
+ private:
+  struct NamedPort {
+    std::string name, side;
+    std::unique_ptr<pxio::Port> port;
+  };
+  void open_ports();
+  void start_workers();
+  std::unique_ptr<const PolicySet> make_policies(const Config& config) const;
+
+  const Config config_;  // as it was at start
+  cpu_set_t cpus_;       // that the process had before DPDK started
+  uint64_t generation_ = 0;
+  std::unique_ptr<pxio::BufferPools> pools_;
+  std::vector<NamedPort> ports_;  // outside and inside of each pair, in turn
+  std::vector<std::unique_ptr<const PolicySet>> policies_;  // the last one is current
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<WorkerThread>> threads_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::optional<Counters> last_;  // once stopped
+};
+
+}  // namespace pxgw

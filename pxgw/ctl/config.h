@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The configuration file of `pxgw run`: YAML, checked strictly. Nothing is used of a file that has
+// an error anywhere. Control thread.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pxgw/dp/policy.h"
+
+namespace pxgw {
+
+inline constexpr const char* kDefaultControl = "/run/pxgw/pxgw.sock";
+inline constexpr uint16_t kMinMtu = 1280;  // RFC 8200, section 5
+// What a buffer of 9600 B holds behind an Ethernet header and two VLAN tags, rounded down.
+inline constexpr uint16_t kMaxMtu = 9500;
+inline constexpr uint16_t kMaxWorkers = 64;
+inline constexpr size_t kMaxPairs = 16;
+
+// One line: "FILE:LINE: KEY: what is wrong; what would be right".
+class ConfigError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct PortConfig {
+  enum class Kind : uint8_t { kKernel, kPci, kVdev };
+  Kind kind = Kind::kKernel;
+  std::string device;  // interface name, PCI address (with devargs) or vdev devargs
+  uint16_t mtu = 0;
+  int line = 0;
+  int mtu_line = 0;
+};
+
+struct PairConfig {
+  PortConfig outside, inside;
+};
+
+struct Config {
+  enum class Idle : uint8_t { kSpin, kSleep };
+  enum class Pages : uint8_t { kAuto, kYes, kNo };
+
+  std::string file;
+  std::vector<PairConfig> pairs;
+  uint16_t workers = 1;
+  std::vector<uint16_t> cpus;  // as many as workers, or empty: not pinned
+  Idle idle = Idle::kSpin;
+  std::string control = kDefaultControl;
+  uint32_t flows = 1u << 20;   // of all workers and pairs together
+  uint32_t small_buffers = 0;  // 0: computed
+  uint32_t large_buffers = 0;
+  Pages hugepages = Pages::kAuto;
+  uint32_t memory_mb = 0;  // 0: computed
+  std::vector<std::string> eal_extra;
+  Policy policy;  // what all pairs share; the MTUs are each pair's own
+
+  Policy policy_of(size_t pair) const;
+};
+
+// Throw ConfigError.
+Config load_config(const std::string& path);
+Config parse_config(const std::string& text, const std::string& file_name);
+
+// What check_system needs to know of the machine; the tests give their own.
+struct SystemView {
+  std::function<std::optional<uint32_t>(const std::string&)> interface_mtu;
+  std::function<bool(const std::string&)> interface_is_up;
+  std::function<bool(const std::string&)> pci_device_exists;
+  std::function<std::string()> interface_list;  // for messages
+  std::function<bool()> may_open_raw_sockets;
+  std::function<uint64_t()> free_hugepages;
+  uint32_t cpu_count = 1;
+};
+SystemView this_system();
+
+// Checks all that can be checked without taking the ports over. Throws ConfigError.
+void check_system(const Config& config, const SystemView& system);
+
+// The first key that differs and that a running gateway can't take over, as "LINE: KEY"-less path
+// such as "pairs[0].outside.device"; empty: all differences can be applied. An MTU can be lowered
+// and raised again, up to what the port was opened with.
+std::string needs_restart(const Config& opened, const Config& next);
+
+// "10.0.0.0/8", "2001:db8::/32", or an address alone. Throws std::invalid_argument: what is wrong
+// and what would be right.
+Prefix parse_prefix(std::string_view text);
+std::string to_string(const Prefix& prefix);
+// Whether every address of b is in a.
+bool covers(const Prefix& a, const Prefix& b);
+
+}  // namespace pxgw

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Attaching and starting of DPDK ports. Main thread.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "pxio/dp/buffers.h"
+#include "pxio/dp/ethdev_port.h"
+
+namespace pxio {
+
+struct EthdevOptions {
+  std::string device;  // arguments of a virtual device ("net_ring0"), or a PCI address ("0000:01:00.0")
+  uint16_t queues = 1;
+  uint16_t mtu = 1500;
+  Buffers buffers;
+  uint16_t descriptors = 1024;  // of each ring; less where the driver has fewer
+};
+
+// Throws std::runtime_error with one line that names the port, what it needs, what there is and the fix.
+std::unique_ptr<EthdevPort> open_ethdev(const EthdevOptions& options);
+
+}  // namespace pxio
