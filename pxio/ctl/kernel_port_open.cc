@@ -143,6 +143,7 @@ std::unique_ptr<KernelPort> KernelPort::open(const KernelPortOptions& o) {
     Queue& q = *port->queues_[i];
     ++port->n_queues_;
     q.buffers = o.buffers;
+    q.mtu = o.mtu;
     q.want_tails = static_cast<uint16_t>(large / kBurst);
     q.fd = open_socket(o.ifname);
     if (i == 0) check_interface(q.fd, o);

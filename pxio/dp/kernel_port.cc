@@ -75,13 +75,15 @@ bool set_state(rte_mbuf& m, const VnetHeader& h) noexcept {
 }
 
 // Describes a packet that arrived merged, so that the kernel takes it apart again.
-void describe_merged(rte_mbuf& m, VnetHeader& h) noexcept {
+void describe_merged(rte_mbuf& m, VnetHeader& h, uint16_t mtu) noexcept {
   const PacketView v = parse(m, Link::kEthernet);
   be16* field = l4_checksum(m, v);
   if (field == nullptr || v.l2_len + v.ip_len != m.pkt_len) return;
   const bool udp = v.kind == Kind::kUdp;
   const uint32_t l4_len = udp ? sizeof(UdpHeader) : header_at<TcpHeader>(m, v.l4_off()).len();
   if (v.ip_len <= v.l3_len + l4_len + m.tso_segsz) return;
+  // TCP is as good in a larger packet; a datagram isn't.
+  if (!udp && v.ip_len <= mtu) return;
   // The mark tells that it has been done: the port may not have taken the packet the first time.
   if ((m.ol_flags & RTE_MBUF_F_TX_TCP_SEG) == 0) {
     const bool good = (m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
@@ -263,7 +265,7 @@ uint16_t KernelPort::Queue::build(rte_mbuf** pkts, uint16_t n) noexcept {
     // As much as the kernel puts where receivers look for headers.
     h.hdr_len = std::min<uint16_t>(m.data_len, 128);
     if ((m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 && m.tso_segsz != 0) [[unlikely]]
-      describe_merged(m, h);
+      describe_merged(m, h, mtu);
     msghdr& msg = tx_msgs[msgs].msg_hdr;
     msg.msg_iov = &tx_iov[iovs];
     tx_iov[iovs++] = {&h, sizeof h};

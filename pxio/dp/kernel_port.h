@@ -104,6 +104,7 @@ class KernelPort final : public Port {
 
     int fd = -1;
     Buffers buffers;
+    uint16_t mtu = 0;
     uint16_t want_tails = 0;
     uint16_t lacking = kBurst;  // slots from here on have all their buffers
     std::array<mmsghdr, kBurst> rx_msgs{};

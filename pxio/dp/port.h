@@ -26,7 +26,7 @@ struct PortStats {
 // knows it, the size of its segments in tso_segsz (0: unknown). TCP and UDP checksums in the packet
 // are always complete; RTE_MBUF_F_RX_L4_CKSUM_BAD/GOOD tell what the port knows of them.
 // On its way out the mark means the same: a packet that still bears RTE_MBUF_F_RX_LRO and a segment size
-// leaves as the segments that it was merged from, so it must be taken off what was translated.
+// leaves as the segments that it was merged from, UDP always, TCP where it is longer than the MTU.
 class Port {
  public:
   virtual ~Port() = default;

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Installs what is missing, builds and runs the tests.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+usage() {
+  cat <<END
+usage: ./test.sh [--quick] [--help]
+
+Without options, as root: the release build with all tests (unit, property, golden captures, end to
+end with Linux TCP); those that need no network again with ASan and UBSan; the threads with TSan; and
+each fuzz target for FUZZ_SECONDS (default 60).
+
+  --quick  the part that needs no root: the release build, without end to end and sanitizers
+END
+}
+
+quick=no
+for arg in "$@"; do
+  case $arg in
+    --quick) quick=yes ;;
+    --help | -h) usage; exit 0 ;;
+    *) echo "test.sh: unknown option $arg; see --help" >&2; exit 2 ;;
+  esac
+done
+if [ "$quick" = no ] && [ "$(id -u)" -ne 0 ]; then
+  echo "test.sh: the tests make network namespaces and need root; --quick runs those that don't" >&2
+  exit 2
+fi
+
+export FUZZ_SECONDS=${FUZZ_SECONDS:-60}
+export UBSAN_OPTIONS=print_stacktrace=1
+if [ "$quick" = yes ]; then scripts/setup.sh build; else scripts/setup.sh build test; fi
+
+closing=() failed=0
+# Builds a preset and runs its tests: stage TITLE PRESET CTEST_ARGUMENT...
+stage() {
+  local title=$1 preset=$2 log line begin=$SECONDS
+  shift 2
+  printf '\n=== %s\n' "$title"
+  if ! scripts/build.sh "$preset"; then
+    closing+=("$title: the build failed") failed=1
+    return
+  fi
+  log=$(mktemp)
+  ctest --preset "$preset" "$@" 2>&1 | tee "$log" || failed=1
+  line=$(grep -E 'tests? passed|No tests were found' "$log" | tail -n 1)
+  closing+=("$title: ${line:-ctest failed} ($((SECONDS - begin)) s)")
+  rm -f "$log"
+}
+
+if [ "$quick" = yes ]; then
+  stage "release" release -LE 'e2e|root'
+else
+  stage "release" release
+  stage "ASan and UBSan" asan -L 'unit|prop|golden|root'
+  stage "TSan" tsan -L 'threads'
+  stage "fuzzing, $FUZZ_SECONDS s a target" fuzz -L fuzz
+fi
+printf '\n'
+printf '%s\n' "${closing[@]}"
+exit $failed

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What hosts may have turned on or off, and hosts that take less."""
+import socket
+
+from bed import MB, Bed, Skip, need
+from capture import tcp_sizes
+
+SCENARIOS = {}
+
+
+def congestion_control(name):
+    def scenario(options):
+        with Bed(options) as bed:
+            try:
+                socket.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+            except OSError as e:
+                raise Skip(f"this kernel has no {name}") from e
+            o = {"cc": name}
+            for direction, port in (("down", 5000), ("up", 5001)):
+                bed.transfer(direction, 4, 20 * MB, port=port, outside_options=o, inside_options=o)
+            bed.finish(jumbos=0.3)
+    return scenario
+
+
+for _cc in ("cubic", "bbr"):
+    SCENARIOS[f"cc_{_cc}"] = congestion_control(_cc)
+
+
+def with_sysctl(direction, least=0.85, **values):
+    def scenario(options):
+        with Bed(options) as bed:
+            for host in (bed.outside, bed.inside):
+                host.sysctl(**values)
+            bed.transfer(direction, 4, 30 * MB)
+            bed.finish(jumbos=least if direction == "down" else None)
+    return scenario
+
+
+for _direction in ("down", "up"):
+    SCENARIOS[f"ecn_{_direction}"] = with_sysctl(_direction, net__ipv4__tcp_ecn=1)
+    SCENARIOS[f"no_timestamps_{_direction}"] = with_sysctl(_direction, net__ipv4__tcp_timestamps=0)
+    SCENARIOS[f"no_sack_{_direction}"] = with_sysctl(_direction, net__ipv4__tcp_sack=0)
+
+
+def inside_1500(options):
+    """An inside host at MTU 1500 gets what it can take, and no more."""
+    with Bed(options, inside_host_mtu=1500) as bed:
+        for direction, port in (("down", 5000), ("up", 5001)):
+            bed.transfer(direction, 4, 20 * MB, port=port)
+        stats = bed.finish()
+        need(stats["engine"]["merge_out_merged"] == 0, "segments were merged for a host at MTU 1500")
+
+
+SCENARIOS["inside_mtu_1500"] = inside_1500
+
+
+def outside_mss(mss, family):
+    def scenario(options):
+        with Bed(options, family=family) as bed:
+            o = {"maxseg": mss}
+            for direction, port in (("down", 5000), ("up", 5001)):
+                bed.transfer(direction, 2, 20 * MB, port=port, outside_options=o)
+            stats = bed.finish(jumbos=0.6)
+            need(stats["engine"]["split_in_pkts"] > 100, "hardly any jumbo came to be split")
+            limit = mss + (40 if family == 4 else 60)
+            largest = max(tcp_sizes(bed.captures["outside"].received()))
+            need(largest <= limit, f"a segment of {largest} B went to a host that takes {limit} B")
+    return scenario
+
+
+for _mss in (1300, 536):
+    for _family in (4, 6):
+        SCENARIOS[f"outside_mss_{_mss}_ipv{_family}"] = outside_mss(_mss, _family)
+
+
+def tagged(family, *tags):
+    """TCP with VLAN tags is translated like any other. The wires tag, so the hosts needn't."""
+    def scenario(options):
+        wire = [x for tag in tags for x in ("--tag", tag)]
+        with Bed(options, family=family, wires={"outside": wire, "inside": wire}) as bed:
+            for direction, port in (("down", 5000), ("up", 5001)):
+                bed.transfer(direction, 2, 20 * MB, port=port)
+            stats = bed.finish(jumbos=0.8)
+            need(stats["engine"]["split_in_pkts"] > 100, "hardly any jumbo came to be split")
+    return scenario
+
+
+SCENARIOS["vlan_ipv4"] = tagged(4, 5)
+SCENARIOS["vlan_ipv6"] = tagged(6, 5)
+SCENARIOS["qinq_ipv4"] = tagged(4, 7, 5)

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ports made of vectors.
+#pragma once
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "pxio/dp/port.h"
+#include "tests/support/decode.h"
+
+namespace test {
+
+// Takes up to `budget` packets and decodes them.
+class CollectPort : public pxio::Port {
+ public:
+  explicit CollectPort(bool ethernet = true) : ethernet_(ethernet) {}
+  uint16_t rx_burst(uint16_t, rte_mbuf**, uint16_t) noexcept override { return 0; }
+  uint16_t tx_burst(uint16_t, rte_mbuf** pkts, uint16_t n) noexcept override {
+    const auto take = static_cast<uint16_t>(std::min<uint64_t>(n, budget));
+    budget -= take;
+    for (uint16_t i = 0; i < take; ++i) {
+      pxio::PktPtr p(pkts[i]);
+      most_buffers = std::max<unsigned>(most_buffers, p->nb_segs);
+      seen.push_back(decode(to_bytes(*p), ethernet_));
+      seen.back().time = now;
+      total++;
+    }
+    return take;
+  }
+  std::vector<Decoded> take() {
+    std::vector<Decoded> r;
+    r.swap(seen);
+    return r;
+  }
+
+  std::vector<Decoded> seen;
+  std::chrono::nanoseconds now{0};
+  uint64_t total = 0;
+  unsigned most_buffers = 0;
+  uint64_t budget = std::numeric_limits<uint64_t>::max();
+
+ private:
+  bool ethernet_;
+};
+
+}  // namespace test
