@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pxgw/ctl/config.h"
 
+#include "pxio/dp/split.h"
+
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
@@ -241,6 +243,21 @@ std::array<uint8_t, N> read_address(const Value& v) {
   return a;
 }
 
+void read_early_merge(const Value& v, Policy& p) {
+  p.merge_early_packets = 10;
+  v.map("segments, packets", [&](const std::string& name, const Value& x) {
+    if (name == "segments")
+      p.merge_early_segs = static_cast<uint8_t>(x.number(2, 16));
+    else if (name == "packets")
+      p.merge_early_packets = static_cast<uint8_t>(x.number(1, 255));
+    else
+      return false;
+    return true;
+  });
+  if (p.merge_early_segs == 0)
+    v.fail("segments: is missing; give the most segments of an early packet, 2 for instance");
+}
+
 void read_icmp(const Value& v, Policy& p) {
   v.map("from4, from6, per_second", [&](const std::string& name, const Value& x) {
     if (name == "from4")
@@ -301,7 +318,7 @@ class Reader {
   void read(const Value& top) {
     top.map(
         "pairs, workers, cpus, hold_us, idle, include, exclude, jumbo, safe_mtu, "
-        "max_split_segments, icmp, flows, "
+        "max_split_segments, early_merge, icmp, flows, "
         "flow_timeout_s, pmtu_timeout_s, control, buffers, eal",
         [this](const std::string& name, const Value& v) {
           return key(name, v) || policy_key(name, v);
@@ -361,7 +378,9 @@ class Reader {
     else if (name == "safe_mtu")
       p_.safe_mtu = static_cast<uint16_t>((safe_ = v)->number(kMinMtu, kMaxMtu, "B"));
     else if (name == "max_split_segments")
-      p_.max_split_segs = static_cast<uint16_t>(v.number(8, 1024));
+      p_.max_split_segs = static_cast<uint16_t>(v.number(8, pxio::kMaxSplit));
+    else if (name == "early_merge")
+      read_early_merge(v, p_);
     else if (name == "icmp")
       read_icmp(v, p_);
     else if (name == "flow_timeout_s")

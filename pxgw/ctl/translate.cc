@@ -51,9 +51,7 @@ class SignalGuard {
   struct sigaction old_int_ {}, old_term_ {};
 };
 
-struct Interrupted {
-  int signal;
-};
+struct Interrupted {};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -149,7 +147,7 @@ ReplayTotals replay(const TranslateOptions& o, pxio::Buffers buffers, CaptureRea
   Progress progress(in, o.quiet);
   Replay replay(in, out, policy, capacity, buffers);
   return replay.run([&] {
-    if (g_signal != 0) throw Interrupted{g_signal};
+    if (g_signal != 0) throw Interrupted{};
     progress.update();
   });
 }
@@ -161,15 +159,15 @@ void run(const TranslateOptions& o) {
     check_different(o.in, *o.json);
     if (*o.json == o.out) throw CaptureError(o.out + ": is the capture's and the JSON's name");
   }
-  { CaptureReader probe(o.in); }  // nor does a wrong file wait for EAL
+  const SignalGuard signals;
+  CaptureReader in(o.in);  // nor does a wrong file wait for EAL
   pxio::EalOptions eal;
   eal.pages = pxio::EalOptions::Pages::kNone;
   eal.memory_mb = kMemoryMb;
   pxio::start_eal(eal);
   const pxio::BufferPools pools(kSmallBuffers, kLargeBuffers);
-  const SignalGuard signals;
   const auto start = Clock::now();
-  const ReplayTotals totals = translate(o, pools.buffers());
+  const ReplayTotals totals = translate(o, in, pools.buffers());
   if (o.json && o.json->empty()) {
     fmt::print("{}\n", to_json(o, totals).dump(2));
   } else if (!o.quiet) {
@@ -211,8 +209,7 @@ Policy make_policy(const TranslateOptions& o) {
   return p;
 }
 
-ReplayTotals translate(const TranslateOptions& o, pxio::Buffers buffers) {
-  CaptureReader in(o.in);
+ReplayTotals translate(const TranslateOptions& o, CaptureReader& in, pxio::Buffers buffers) {
   CaptureWriter out(o.out, in.linktype());
   const ReplayTotals totals = replay(o, buffers, in, out);
   std::optional<JsonFile> json;
@@ -293,16 +290,20 @@ CLI::App* add_translate(CLI::App& app, int& exit_code) {
   cmd->footer("Exit status: 0 done, 2 refused or failed (one line says why, and OUT is as it was).");
   cmd->callback([o, json, json_option, &exit_code] {
     if (json_option->count() > 0) o->json = *json;
+    const auto interrupted = [&] {
+      fmt::print(stderr, "pxgw translate: interrupted; {} is as it was\n", o->out);
+      exit_code = 128 + g_signal;
+    };
     try {
       run(*o);
       exit_code = 0;
-    } catch (const Interrupted& e) {
-      fmt::print(stderr, "pxgw translate: interrupted; {} is as it was\n", o->out);
-      exit_code = 128 + e.signal;
+    } catch (const Interrupted&) {
+      interrupted();
     } catch (const std::bad_alloc&) {
       fmt::print(stderr, "pxgw translate: not enough memory; try a smaller --flows\n");
       exit_code = 2;
     } catch (const std::exception& e) {
+      if (g_signal != 0) return interrupted();  // it broke a system call
       fmt::print(stderr, "pxgw translate: {}\n", e.what());
       exit_code = 2;
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "pxgw/ctl/capture.h"
 #include "pxgw/ctl/replay.h"
 #include "pxgw/ctl/stats.h"
 #include "pxgw/dp/gateway.h"
@@ -29,8 +30,9 @@ struct TranslateOptions {
 // Throws std::runtime_error naming the option that is out of range.
 Policy make_policy(const TranslateOptions& options);
 
-// Translates with EAL running. The output is complete or, where this throws, not there.
-ReplayTotals translate(const TranslateOptions& options, pxio::Buffers buffers);
+// Translates `in` to options.out with EAL running. The output is complete or, where this throws, as it
+// was before.
+ReplayTotals translate(const TranslateOptions& options, CaptureReader& in, pxio::Buffers buffers);
 
 Json to_json(const TranslateOptions& options, const ReplayTotals& totals);
 std::string summary(const TranslateOptions& options, const ReplayTotals& totals, double seconds);

@@ -52,6 +52,8 @@ struct Policy {
   uint16_t safe_mtu = 1280;
   uint16_t max_split_segs = 128;  // 64 KB at MSS 536 are 122
   uint16_t max_merge_segs = 64;   // buffers chained in one packet at most; ports may take fewer
+  // In the first `merge_early_packets` merged packets of a flow, segments at most; see pxio::Merger.
+  uint8_t merge_early_segs = 0, merge_early_packets = 0;
   // Source of the too-big errors; where none is set, the destination of the packet that was too big.
   std::optional<std::array<uint8_t, 4>> icmp_from4;
   std::optional<std::array<uint8_t, 16>> icmp_from6;

@@ -34,6 +34,10 @@ bool splittable(const PacketView& v) {
   return v.payload_len != 0 && (v.flags & kAlone) == 0 && !v.signed_ && !v.bad_options;
 }
 
+Merger::Limits merge_limits(const Policy& p) {
+  return {p.hold_limit, p.max_merge_segs, p.merge_early_segs, p.merge_early_packets};
+}
+
 uint32_t pieces(uint32_t payload, uint32_t piece) { return (payload + piece - 1) / piece; }
 
 }  // namespace
@@ -42,7 +46,7 @@ Translator::Translator(const Policy& policy, const Capacity& capacity, Buffers b
                        TxBuffer& to_outside)
     : policy_(&policy), buffers_(buffers), inside_(to_inside), outside_(to_outside),
       flows_(capacity.flows), handshakes_(capacity.handshakes), pmtu_(capacity.pmtu),
-      merger_(flows_, capacity.held, {policy.hold_limit, policy.max_merge_segs},
+      merger_(flows_, capacity.held, merge_limits(policy),
               {&to_inside, &count_.hold}, count_.engine) {
   const uint16_t l2 = policy.link == Link::kEthernet ? sizeof(EthernetHeader) : 0;
   inside_.set_l2_len(l2);
@@ -383,7 +387,7 @@ void Translator::housekeeping(Nanos now) noexcept {
 void Translator::apply(const Policy& policy, Nanos now) noexcept {
   merger_.flush_all(End::kDrain, now);
   policy_ = &policy;
-  merger_.set_limits({policy.hold_limit, policy.max_merge_segs});
+  merger_.set_limits(merge_limits(policy));
   pmtu_.set_timeout(policy.pmtu_timeout);
   icmp_tokens_ = std::min(icmp_tokens_, policy.icmp_per_second);
 }

@@ -67,10 +67,13 @@ void Setup::attach() {
   const int rc = rte_dev_probe(o_.device.c_str());
   if (rc < 0) {
     const std::string why = log_.reason();
-    fail(fmt::format("DPDK can't attach it: {}; {}", why.empty() ? rte_strerror(-rc) : why,
-                     name_.find(':') != std::string::npos
-                         ? "is it bound to vfio-pci (dpdk-devbind.py --status)?"
-                         : "a virtual device is named by driver and number, net_af_packet0,iface=eth0"));
+    std::string fix;
+    if (name_.find(':') != std::string::npos) {
+      fix = "; is it bound to vfio-pci (dpdk-devbind.py --status)?";
+    } else if (why.empty() || why.find("parse device") != std::string::npos) {
+      fix = "; a virtual device is named by driver and number, net_af_packet0,iface=eth0";
+    }
+    fail(fmt::format("DPDK can't attach it: {}{}", why.empty() ? rte_strerror(-rc) : why, fix));
   }
   s_.remove = true;
   if (rte_eth_dev_get_port_by_name(name_.c_str(), &s_.id) != 0) {

@@ -64,6 +64,7 @@ struct alignas(64) Flow {
   bool renewed : 1 = false;        // a SYN came: another connection may be about to take over
   uint8_t fins = 0;                // bit per direction; kReset: RST seen
   uint8_t small_run = 0;           // consecutive segments smaller than full_payload
+  uint8_t early = 0;               // packets that left merged, counted up to 255
   uint16_t tag = 0;                // for finding its bucket when it is forgotten
   static constexpr uint8_t kReset = 4;
   bool closing() const { return fins >= 3; }

@@ -101,6 +101,8 @@ void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcep
     flush_slot(flow.hold, End::kPush, now);
   } else if (uint32_t{h.ip_len} + flow.full_payload > flow.merge_cap) {
     flush_slot(flow.hold, End::kFull, now);
+  } else if (h.segs >= limits_.early_segs && flow.early < limits_.early_packets) {
+    flush_slot(flow.hold, End::kSegs, now);
   } else if (fresh_n_ < fresh_.size()) {
     fresh_[fresh_n_++] = flow.hold;
   } else {
@@ -233,6 +235,7 @@ void Merger::flush_slot(uint32_t slot, End why, Nanos now) noexcept {
   Flow& flow = flows_.at(h.flow);
   if (h.segs > 1) {
     finish_headers(h);
+    if (flow.early != UINT8_MAX) ++flow.early;
     ++count_.merge_out_merged;
     count_.merge_out_segs += h.segs;
   }

@@ -45,6 +45,10 @@ class Merger {
   struct Limits {
     Nanos hold = std::chrono::microseconds(50);
     uint16_t max_segs = 64;  // buffers in one packet
+    // The first `early_packets` packets of a flow are made of `early_segs` segments at most, so that a
+    // sender in slow start sees more ACKs. 0: no such limit.
+    uint8_t early_segs = 0;
+    uint8_t early_packets = 0;
   };
   struct Sink {
     TxBuffer* tx;
