@@ -107,7 +107,13 @@ void Translator::syn(Item& it, rte_mbuf& m) noexcept {
   if (it.dir == Direction::kOutbound) return rewrite_mss(it, m, policy_->outside_mtu);
   // An answer whose question went another way may have its data go there too, where nobody splits.
   // Captures hold both ways.
-  if (h == nullptr && policy_->sides == Sides::kByPort) return;
+  if (policy_->sides == Sides::kByPort) {
+    if (h == nullptr) return;
+    if (it.flow == nullptr && flows_.size() == flows_.capacity()) {
+      ++count_.engine.flow_table_full;  // jumbos of a flow that we can't follow would be cut by guess
+      return;
+    }
+  }
   if (mss < default_mss(v.version)) {
     ++count_.syn_left_small;
     return;
@@ -148,7 +154,10 @@ void Translator::learn(Item& it) noexcept {
   if (Handshake* h = handshakes_.find(it.key, it.hash)) {
     if (!h->completed_by(it.dir, v)) return;
     open_flow(it, h);
-    handshakes_.erase(*h);
+    if (it.flow != nullptr) return handshakes_.erase(*h);
+    // No room: its MSS values hold for what has to be split all the same.
+    count_.engine.flow_table_full += !h->refused;
+    h->refused = true;
     return;
   }
   if (it.flow != nullptr) {
@@ -175,7 +184,7 @@ void Translator::open_flow(Item& it, const Handshake* h) noexcept {
   f = flows_.insert(it.key, it.hash);
   it.flow = f;
   if (f == nullptr) {
-    ++count_.engine.flow_table_full;
+    if (h == nullptr) ++count_.engine.flow_table_full;
     return;
   }
   ++count_.engine.flow_created;

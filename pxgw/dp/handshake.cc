@@ -16,6 +16,9 @@ constexpr pxio::Ticks kAnswered = pxio::to_ticks(std::chrono::seconds(20));
 // What the first segments may have moved on from the initial sequence numbers (data with the SYN, a
 // lost third segment followed by data).
 constexpr uint32_t kEarlyWindow = 1u << 24;
+// What an end may have sent with its answer, before the third segment (RFC 7413). Few, so that a blind
+// guess of its initial sequence number is right once in 65,536.
+constexpr uint32_t kEarlyAnswer = 1u << 16;
 
 }  // namespace
 
@@ -39,7 +42,7 @@ bool Handshake::completed_by(pxio::Direction d, const pxio::PacketView& v) const
   const End& to = end[pxio::index(pxio::reverse(d))];
   return from.seen && to.seen && from.initiator && (v.flags & pxio::kAck) != 0 &&
          (v.flags & pxio::kRst) == 0 && v.seq - from.isn - 1 < kEarlyWindow &&
-         v.ack - to.isn - 1 < kEarlyWindow;
+         v.ack - to.isn - 1 < kEarlyAnswer;
 }
 
 HandshakeTable::HandshakeTable(uint32_t capacity) {

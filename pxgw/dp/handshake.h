@@ -26,6 +26,7 @@ struct Handshake {
   };
   std::array<End, 2> end;
   bool in_use = false;
+  bool refused = false;   // complete, but there was no room for its flow
   bool answered() const { return end[0].seen && end[1].seen; }
   pxio::EcnMode ecn() const noexcept;
   // Whether this non-SYN segment can only come from somebody who saw both SYNs.

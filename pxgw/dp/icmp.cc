@@ -106,6 +106,7 @@ std::optional<TooBig> read_too_big(const rte_mbuf& m, const PacketView& v, Direc
     r.key.addr = {in[0], in[1], out[0], out[1]};
   }
   if (v.vlan_tags != 0) std::memcpy(&r.key.vlan, data(m) + 12, size_t{4} * v.vlan_tags);
+  r.key.vlan &= kVlanKeyMask;
   return r;
 }
 
@@ -141,7 +142,9 @@ PktPtr make_too_big(const rte_mbuf& m, const PacketView& v, uint16_t mtu, const 
   uint64_t sum = sum_bytes(&icmp, l4_len);
   if (v6) {
     const auto& from = header_at<Ipv6Header>(m, v.l2_len);
-    if (from.dst[0] == 0xff || from.src[0] == 0xff) return {};
+    constexpr uint8_t kUnspecified[16] = {};
+    if (from.dst[0] == 0xff || from.src[0] == 0xff || std::memcmp(from.src, kUnspecified, 16) == 0)
+      return {};
     auto& ip = header_at<Ipv6Header>(*e, v.l2_len);
     ip.version_class_flow = be32(6u << 28);
     ip.payload_len = be16(static_cast<uint16_t>(l4_len));
@@ -152,8 +155,9 @@ PktPtr make_too_big(const rte_mbuf& m, const PacketView& v, uint16_t mtu, const 
     sum += pseudo_sum(ip, kProtoIcmpv6, l4_len);
   } else {
     const auto& from = header_at<Ipv4Header>(m, v.l2_len);
-    if ((from.frag.host() & kIpOffsetMask) != 0 || from.dst.bytes[0] >= 224 || from.src.bytes[0] >= 224)
-      return {};
+    const uint8_t src_net = from.src.bytes[0];
+    if ((from.frag.host() & kIpOffsetMask) != 0 || from.dst.bytes[0] >= 224) return {};
+    if (src_net >= 224 || src_net == 0 || src_net == 127) return {};
     auto& ip = header_at<Ipv4Header>(*e, v.l2_len);
     ip = Ipv4Header{};
     ip.version_ihl = 0x45;

@@ -50,7 +50,7 @@ struct Policy {
   // Largest IP packet sent outside when a jumbo of a flow that isn't known has to be split. 1280 passes
   // everywhere (RFC 8200, section 5).
   uint16_t safe_mtu = 1280;
-  uint16_t max_split_segs = 128;  // 64 KB at MSS 536 are 122
+  uint16_t max_split_segs = 136;  // 64 KB at MSS 536 less 40 B of options are 133
   uint16_t max_merge_segs = 64;   // buffers chained in one packet at most; ports may take fewer
   // In the first `merge_early_packets` merged packets of a flow, segments at most; see pxio::Merger.
   uint8_t merge_early_segs = 0, merge_early_packets = 0;

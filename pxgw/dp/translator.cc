@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "pxgw/dp/ip_fragment.h"
+#include "pxio/dp/checksum.h"
 
 namespace pxgw {
 
@@ -11,7 +12,7 @@ using namespace pxio;
 
 namespace {
 
-// Flags of a segment that may be merged or split.
+// Flags of a segment that is never merged.
 constexpr uint16_t kAlone = kSyn | kRst | kUrg | kTcpReserved;
 
 const uint8_t* ip_src(const rte_mbuf& m, const PacketView& v) {
@@ -31,7 +32,7 @@ bool tcp_fragment(const rte_mbuf& m, const PacketView& v) {
 }
 
 bool splittable(const PacketView& v) {
-  return v.payload_len != 0 && (v.flags & kAlone) == 0 && !v.signed_ && !v.bad_options;
+  return v.payload_len != 0 && (v.flags & (kSyn | kRst | kUrg)) == 0 && !v.signed_ && !v.bad_options;
 }
 
 Merger::Limits merge_limits(const Policy& p) {
@@ -115,14 +116,28 @@ void Translator::dispatch(Item& it, PktPtr pkt) noexcept {
   if (it.flow != nullptr) {
     it.flow->last_seen = to_ticks(now_);
     if (it.flow->merge_cap > policy_->inside_mtu) set_merge_cap(*it.flow, policy_->inside_mtu);
-    if ((v.flags & (kFin | kRst)) != 0) {
-      it.flow->fins |= static_cast<uint8_t>((v.flags & kRst) != 0 ? Flow::kReset : 1 << index(it.dir));
-    }
+    note_end(it);
   }
   if (it.dir == Direction::kInbound) {
     inbound(it, std::move(pkt));
   } else {
     outbound(it, std::move(pkt));
+  }
+}
+
+// FIN and RST make a flow short-lived. A reset counts only where its receiver would take it (RFC 5961,
+// section 3.2), and no longer when data goes on.
+void Translator::note_end(Item& it) noexcept {
+  const PacketView& v = it.v;
+  Flow& f = *it.flow;
+  if (v.kind != Kind::kTcp) return;
+  if ((v.flags & kRst) != 0) {
+    const bool in = it.dir == Direction::kInbound;
+    if (in ? !f.seq_known || v.seq == f.next_seq : !f.out_known || v.seq == f.out_next) f.fins |= Flow::kReset;
+  } else if ((v.flags & kFin) != 0) {
+    f.fins |= static_cast<uint8_t>(1 << index(it.dir));
+  } else if (v.payload_len != 0) {
+    f.fins &= static_cast<uint8_t>(~Flow::kReset);
   }
 }
 
@@ -133,9 +148,13 @@ void Translator::inbound(Item& it, PktPtr pkt) noexcept {
   if ((v.flags & kSyn) != 0) {
     if (f != nullptr) merger_.flush(*f, End::kFlags, now_);
     syn(it, *pkt);
+    if (v.ip_len > policy_->inside_mtu) return too_big(std::move(pkt), it, policy_->inside_mtu);
     return push(std::move(pkt), it.dir);
   }
   if (f == nullptr) {
+    const uint16_t segment = segment_payload(*pkt, v);  // merged by the port, not by our leave
+    if (segment < v.payload_len && splittable(v))
+      return recut(it, std::move(pkt), uint32_t{v.l3_len} + v.l4_len + segment);
     const uint32_t most = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 ? policy_->outside_mtu : policy_->inside_mtu;
     if (v.ip_len > most && splittable(v)) return recut(it, std::move(pkt), policy_->outside_mtu);
     Count why = v.payload_len != 0 ? &Counters::pass_tcp_unknown : &Counters::pass_tcp_pure_ack;
@@ -267,7 +286,9 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
     if (!it.flow->seq_known || seq_before(it.flow->next_seq, end)) it.flow->next_seq = end;
     it.flow->seq_known = true;
   }
-  if (!split_and_push(pkt, it, piece, CwrRule::kEverySegment) && pkt) {
+  // What merges sets CWR on a packet where its first segment had it.
+  const bool classic = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 && (it.flow == nullptr || it.flow->ecn != EcnMode::kAccurate);
+  if (!split_and_push(pkt, it, piece, classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment) && pkt) {
     if (v.ip_len <= policy_->inside_mtu) return push(std::move(pkt), it.dir);
     drop(std::move(pkt), &Counters::drop_split_checksum);
   }
@@ -276,7 +297,11 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
 // Unchanged. Larger than the port takes: fragmented, answered or dropped.
 void Translator::pass(PktPtr pkt, const Item& it, Count why) noexcept {
   const uint16_t mtu = it.dir == Direction::kInbound ? policy_->inside_mtu : policy_->outside_mtu;
-  const bool superframe = it.v.kind == Kind::kUdp && (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0;
+  // What came merged leaves as the segments that it was made of: those must fit.
+  const bool merged = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 && pkt->tso_segsz != 0;
+  const uint32_t l4 = it.v.kind == Kind::kUdp ? sizeof(UdpHeader) : it.v.l4_len;
+  const bool superframe = merged && (it.v.kind == Kind::kUdp || it.v.has_flow()) &&
+                          it.v.l3_len + l4 + pkt->tso_segsz <= mtu;
   if (it.v.ip_len > mtu && !superframe) {
     // Cut short by a capture: what it was can't be told, and nothing can be made of it.
     if (it.v.l2_len + it.v.ip_len <= pkt->pkt_len && it.crosses) return too_big(std::move(pkt), it, mtu);
@@ -310,8 +335,10 @@ void Translator::drop(PktPtr pkt, Count why) noexcept {
 void Translator::too_big(PktPtr pkt, const Item& it, uint16_t mtu) noexcept {
   const PacketView& v = it.v;
   // Its addresses can't be trusted, and fragments would bear a good checksum.
-  if (v.why == Opaque::kIpChecksum) return drop(std::move(pkt), &Counters::drop_too_big);
-  if (v.version == 4 && (header_at<Ipv4Header>(*pkt, v.l2_len).frag.host() & kIpDf) == 0) {
+  if (v.version == 4 && !ipv4_header_ok(header_at<Ipv4Header>(*pkt, v.l2_len)))
+    return drop(std::move(pkt), &Counters::drop_too_big);
+  const bool merged = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0;  // not one datagram
+  if (v.version == 4 && !merged && (header_at<Ipv4Header>(*pkt, v.l2_len).frag.host() & kIpDf) == 0) {
     std::array<rte_mbuf*, kMaxFragments> out;
     const uint32_t room = rte_pktmbuf_data_room_size(buffers_.small) - RTE_PKTMBUF_HEADROOM;
     rte_mempool* pool = uint32_t{mtu} + v.l2_len <= room ? buffers_.small : buffers_.large;
@@ -351,6 +378,7 @@ bool Translator::take_icmp_token() noexcept {
 }
 
 void Translator::icmp(Item& it, PktPtr pkt) noexcept {
+  if (it.v.why != Opaque::kNone) return pass_opaque(std::move(pkt), it);
   if (!is_too_big(*pkt, it.v)) return pass(std::move(pkt), it, &Counters::pass_not_tcp);
   const auto e = read_too_big(*pkt, it.v, it.dir);
   Flow* f = e ? flows_.find(e->key, flows_.hash(e->key)) : nullptr;
@@ -379,7 +407,7 @@ void Translator::housekeeping(Nanos now) noexcept {
     const FlowKey key = flows_.key_of(f);
     set_merge_cap(f, f.merge_cap);
     f.jumbo = f.jumbo && translates(key);
-    if (f.path_mtu != 0) f.path_mtu = pmtu_.find(outside_address(key), f.version, t);
+    f.path_mtu = pmtu_.find(outside_address(key), f.version, t);
   });
   handshakes_.age(t, 64);
 }

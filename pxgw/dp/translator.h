@@ -48,6 +48,7 @@ class Translator {
   // translator.cc: the path
   void classify(Item& it, const rte_mbuf& m, Direction port_dir) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
+  void note_end(Item& it) noexcept;
   void inbound(Item& it, PktPtr pkt) noexcept;
   void outbound(Item& it, PktPtr pkt) noexcept;
   void pass(PktPtr pkt, const Item& it, Count why) noexcept;

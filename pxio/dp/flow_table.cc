@@ -47,6 +47,7 @@ FlowKey make_key(const rte_mbuf& m, const PacketView& v, Direction d) noexcept {
   } else if (v.vlan_tags == 2) {
     std::memcpy(&k.vlan, p + 12, 8);
   }
+  k.vlan &= kVlanKeyMask;
   if (v.version == 4) {
     uint32_t src, dst;
     std::memcpy(&src, p + v.l2_len + offsetof(Ipv4Header, src), 4);

@@ -17,10 +17,13 @@ struct rte_mbuf;
 
 namespace pxio {
 
+// Priority and drop eligibility of VLAN tags don't tell flows apart, TPID and VLAN ID do.
+inline constexpr uint64_t kVlanKeyMask = ~uint64_t{0x00f0000000f00000};
+
 // Both directions of a flow have one key: the inside end first.
 struct FlowKey {
   std::array<uint64_t, 4> addr{};  // IPv4: both addresses in the first word
-  uint64_t vlan = 0;               // TPID and TCI of up to two tags
+  uint64_t vlan = 0;               // TPID and VLAN ID of up to two tags
   uint32_t ports = 0;              // inside port in the low half
   uint32_t version = 0;
   bool operator==(const FlowKey&) const = default;

@@ -101,7 +101,7 @@ void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcep
     flush_slot(flow.hold, End::kPush, now);
   } else if (uint32_t{h.ip_len} + flow.full_payload > flow.merge_cap) {
     flush_slot(flow.hold, End::kFull, now);
-  } else if (h.segs >= limits_.early_segs && flow.early < limits_.early_packets) {
+  } else if (limits_.early_segs > 1 && h.segs >= limits_.early_segs && flow.early < limits_.early_packets) {
     flush_slot(flow.hold, End::kSegs, now);
   } else if (fresh_n_ < fresh_.size()) {
     fresh_[fresh_n_++] = flow.hold;
