@@ -34,12 +34,13 @@ export UBSAN_OPTIONS=print_stacktrace=1
 if [ "$quick" = yes ]; then scripts/setup.sh build; else scripts/setup.sh build test; fi
 
 closing=() failed=0
-# Builds a preset and runs its tests: stage TITLE PRESET CTEST_ARGUMENT...
+# Builds targets of a preset, or all, and runs its tests: stage TITLE PRESET TARGETS CTEST_ARGUMENT...
 stage() {
-  local title=$1 preset=$2 log line begin=$SECONDS
-  shift 2
+  local title=$1 preset=$2 targets log line begin=$SECONDS
+  read -ra targets <<<"$3"
+  shift 3
   printf '\n=== %s\n' "$title"
-  if ! scripts/build.sh "$preset"; then
+  if ! scripts/build.sh "$preset" "${targets[@]}"; then
     closing+=("$title: the build failed") failed=1
     return
   fi
@@ -51,12 +52,14 @@ stage() {
 }
 
 if [ "$quick" = yes ]; then
-  stage "release" release -LE 'e2e|root'
+  stage "release" release "" -LE 'e2e|root'
 else
-  stage "release" release
-  stage "ASan and UBSan" asan -L 'unit|prop|golden|root'
-  stage "TSan" tsan -L 'threads'
-  stage "fuzzing, $FUZZ_SECONDS s a target" fuzz -L fuzz
+  stage "release" release ""
+  stage "ASan and UBSan" asan "" -L 'unit|prop|golden|root'
+  stage "TSan" tsan unit_tests -L unit
+  fuzz_targets=(tests/fuzz/fuzz_*.cc)
+  fuzz_targets=("${fuzz_targets[@]##*/}")
+  stage "fuzzing, $FUZZ_SECONDS s a target" fuzz "${fuzz_targets[*]%.cc}" -L fuzz
 fi
 printf '\n'
 printf '%s\n' "${closing[@]}"

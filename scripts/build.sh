@@ -10,8 +10,9 @@ shift
 memory_gb=$(awk '/MemAvailable/ { print int($2 / 1500000) }' /proc/meminfo)
 jobs=$(nproc)
 [ "$memory_gb" -ge "$jobs" ] || jobs=$((memory_gb > 1 ? memory_gb : 1))
-launcher=()
-! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+options=()
+! command -v ccache >/dev/null || options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+[ -z "${FUZZ_SECONDS:-}" ] || options+=("-DPX_FUZZ_SECONDS=$FUZZ_SECONDS")
 
 # Two builds at once would write the same files.
 mkdir -p .cache
@@ -20,7 +21,7 @@ flock 9
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! cmake --preset "$preset" "${launcher[@]}" >"$log" 2>&1 9>&-; then
+if ! cmake --preset "$preset" "${options[@]}" >"$log" 2>&1 9>&-; then
   cat "$log" >&2
   exit 1
 fi

@@ -42,14 +42,24 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "Installing ${#missing[@]} missing packages: ${missing[*]}"
-# One line a package is progress enough; all of apt's output is shown where it fails.
+# A line a package and step is progress enough; all of apt's output is shown where it fails.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt_get() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 \
     -o DPkg::Lock::Timeout=120 "$@" 2>&1 | tee "$log" |
     sed -un -e 's/^Get:\([0-9]*\) .* \([^ ]*\) [^ ]* [^ ]* \[\(.*\)\]$/  download \1: \2 (\3)/p' \
-      -e 's/^Unpacking \([^ ]*\) .*/  unpack \1/p' -e 's/^Setting up \([^ ]*\) .*/  set up \1/p'
+      -e 's/^Unpacking \([^ ]*\) .*/  unpack \1/p' -e 's/^Setting up \([^ ]*\) .*/  set up \1/p' |
+    show
+}
+# On a terminal each line takes the place of the one before.
+show() {
+  if [ ! -t 1 ]; then
+    cat
+    return
+  fi
+  while IFS= read -r line; do printf '\r\033[K%s' "$line"; done
+  printf '\r\033[K'
 }
 if ! apt_get update || ! apt_get install -y --no-install-recommends "${missing[@]}"; then
   cat "$log" >&2

@@ -3,7 +3,7 @@
 """Writes captures of made-up traffic, as a gateway between 10.0.0.0/8, fd00::/8 and the rest saw it.
 
     make_captures.py OUT.pcap [--kind mix|bulk|upload|gro|tcp] [--seed N] [--flows N] [--packets N]
-                     [--raw] [--pcapng] [--micro] [--snaplen N] [--unordered]
+                     [--raw] [--pcapng] [--micro] [--snaplen N] [--unordered] [--largest N]
 
 mix: all that follows; tcp: its TCP alone; bulk: one clean download as large as --packets says; upload:
 the same with jumbos the other way; gro: TCP as captured on hosts with offloads, up to 64 KB a frame.
@@ -88,7 +88,7 @@ class Flow:
             "inside_mss": r.choice((8960, 8960, 8960, 8940, 1460, 4000, 536, None)),
             "outside_mss": r.choice((1460, 1460, 1440, 1400, 1300, 536, 216, None)),
             "signed": r.random() < 0.05, "mptcp": r.random() < 0.05, "trouble": r.choice((0, 0.01, 0.05, 0.2)),
-            "gap": r.choice((150, 700, 3 * US, 12 * US, 80 * US)), "gro": False,
+            "gap": r.choice((150, 700, 3 * US, 12 * US, 80 * US)), "gro": False, "largest": 150000,
         }
         f.update(fixed)
         self.__dict__.update(f)
@@ -368,7 +368,7 @@ class Flow:
                 for side in (1, 0):
                     self.transfer(side, r.randrange(1, 2000))
             else:
-                self.transfer(0 if kind < 3 else 1, r.choice((3000, 30000, 150000)))
+                self.transfer(0 if kind < 3 else 1, min(self.largest, r.choice((3000, 30000, 150000))))
         if r.random() < 0.8:
             self.close()
 
@@ -450,6 +450,7 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--flows", type=int, default=12)
     ap.add_argument("--packets", type=int, default=10000, help="bulk and upload: data segments")
+    ap.add_argument("--largest", type=int, default=150000, help="bytes of a transfer at most")
     ap.add_argument("--raw", action="store_true", help="link type raw IP")
     ap.add_argument("--pcapng", action="store_true")
     ap.add_argument("--micro", action="store_true", help="microsecond stamps")
@@ -469,7 +470,7 @@ def main():
     else:
         for i in range(a.flows):
             fixed = dict(gro=True, signed=False, trouble=0.02, outside_mss=rng.choice((1460, 1400, 536))) if a.kind == "gro" else {}
-            Flow(cap, rng, rng.randrange(20 * MS), i, **fixed).run()
+            Flow(cap, rng, rng.randrange(20 * MS), i, largest=a.largest, **fixed).run()
         if a.kind == "mix":
             noise(cap, rng, max(t for t, _ in cap.frames))
     cap.frames.sort(key=lambda f: f[0])

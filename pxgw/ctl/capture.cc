@@ -40,7 +40,8 @@ struct RecordHeader {
 static_assert(sizeof(FileHeader) == 24 && sizeof(RecordHeader) == 16);
 
 template <typename... Args>
-[[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> text, Args&&... args) {
+[[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> text,
+                         Args&&... args) {
   throw CaptureError(path + ": " + fmt::format(text, std::forward<Args>(args)...));
 }
 
@@ -53,7 +54,11 @@ const char* guess_format(const std::string& path) {
     if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b) return "compressed by gzip; unpack it first";
     if (n == 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
       return "compressed by zstd; unpack it first";
-    if (n == 4 && std::memcmp(b, "\xfd" "7zX", 4) == 0) return "compressed by xz; unpack it first";
+    if (n == 4 && std::memcmp(b,
+                              "\xfd"
+                              "7zX",
+                              4) == 0)
+      return "compressed by xz; unpack it first";
   }
   return "not a pcap or pcapng file; capture one with 'tcpdump -w FILE'";
 }
@@ -90,16 +95,26 @@ CaptureReader::CaptureReader(const std::string& path) : path_(path) {
   }
   const int dlt = pcap_datalink(pcap_);
   switch (dlt) {
-    case DLT_EN10MB: linktype_ = kLinkEthernet; break;
-    case DLT_RAW: linktype_ = kLinkRaw; break;
-    case DLT_IPV4: linktype_ = kLinkIpv4; break;
-    case DLT_IPV6: linktype_ = kLinkIpv6; break;
+    case DLT_EN10MB:
+      linktype_ = kLinkEthernet;
+      break;
+    case DLT_RAW:
+      linktype_ = kLinkRaw;
+      break;
+    case DLT_IPV4:
+      linktype_ = kLinkIpv4;
+      break;
+    case DLT_IPV6:
+      linktype_ = kLinkIpv6;
+      break;
     default: {
       const char* name = pcap_datalink_val_to_name(dlt);
       const std::string shown = name != nullptr ? name : std::to_string(dlt);
       pcap_close(pcap_);
-      refuse(path, "has link type {}; needed are Ethernet or raw IP (capture on one interface, not 'any')",
-             shown);
+      refuse(
+          path,
+          "has link type {}; needed are Ethernet or raw IP (capture on one interface, not 'any')",
+          shown);
     }
   }
   link_ = linktype_ == kLinkEthernet ? pxio::Link::kEthernet : pxio::Link::kRawIp;
@@ -119,20 +134,24 @@ bool CaptureReader::next(CaptureRecord& record) {
     record.len = header->caplen;
     record.wire_len = std::max(header->caplen, header->len);
     // In nanosecond files tv_usec counts nanoseconds.
-    record.stamp = std::chrono::seconds(header->ts.tv_sec) + std::chrono::nanoseconds(header->ts.tv_usec);
+    record.stamp =
+        std::chrono::seconds(header->ts.tv_sec) + std::chrono::nanoseconds(header->ts.tv_usec);
     return true;
   }
   if (got == PCAP_ERROR_BREAK) return false;
   const std::string_view e = pcap_geterr(pcap_);
   if (e.find("truncated") != e.npos) {
-    refuse(path_,
-           "is cut short behind packet {}; save what is whole with 'tcpdump -r {} -w WHOLE.pcap' and "
-           "translate that",
-           packets_, path_);
+    refuse(
+        path_,
+        "is cut short behind packet {}; save what is whole with 'tcpdump -r {} -w WHOLE.pcap' and "
+        "translate that",
+        packets_, path_);
   }
   if (e.find("different from the type") != e.npos) {
-    refuse(path_, "has interfaces of different link types; pick one with 'tshark -r {} -Y "
-           "frame.interface_id==0 -w ONE.pcapng'", path_);
+    refuse(path_,
+           "has interfaces of different link types; pick one with 'tshark -r {} -Y "
+           "frame.interface_id==0 -w ONE.pcapng'",
+           path_);
   }
   refuse(path_, "is damaged behind packet {} ({})", packets_, e);
 }
@@ -165,8 +184,9 @@ CaptureWriter::CaptureWriter(const std::string& path, uint32_t linktype)
       const int e = errno;
       temporary_.clear();  // not ours to remove
       refuse(path, "can't be written: {}{}", std::strerror(e),
-             e == ENOENT ? " (make its directory first)"
-             : e == EACCES || e == EROFS ? " (choose a directory that you may write to)" : "");
+             e == ENOENT                 ? " (make its directory first)"
+             : e == EACCES || e == EROFS ? " (choose a directory that you may write to)"
+                                         : "");
     }
   }
   const FileHeader header{kMagicNanos, 2, 4, 0, 0, kSnaplen, linktype};
@@ -224,7 +244,8 @@ void CaptureWriter::commit() {
 }
 
 void check_different(const std::string& in, const std::string& out) {
-  struct stat a {}, b {};
+  struct stat a {
+  }, b{};
   if (::stat(in.c_str(), &a) == 0 && ::stat(out.c_str(), &b) == 0 && S_ISREG(a.st_mode) &&
       a.st_dev == b.st_dev && a.st_ino == b.st_ino)
     refuse(out, "is the input too; name another output");

@@ -22,8 +22,8 @@ constexpr Nanos kBurstSpan = 5us;
 // A step back of this much isn't disorder, somebody set the clock.
 constexpr Nanos kClockStep = 1s;
 constexpr Nanos kHousekeeping = 1ms;
-// Below this many free buffers a burst of jumbos might not find enough to be split into: 32 x 64 KB at
-// MSS 536 are 3,904.
+// Below this many free buffers a burst of jumbos might not find enough to be split into: 32 x 64 KB
+// at MSS 536 are 3,904.
 constexpr unsigned kReserve = 4096;
 // Ethernet header with two VLAN tags.
 constexpr uint32_t kLongestEthernet = 22;
@@ -46,7 +46,8 @@ void register_meta() {
   g_meta_offset = rte_mbuf_dynfield_register(&field);
   const int bit = rte_mbuf_dynflag_register(&flag);
   if (g_meta_offset < 0 || bit < 0)
-    throw std::runtime_error(fmt::format("no room in packet buffers for stamps: {}", rte_strerror(rte_errno)));
+    throw std::runtime_error(
+        fmt::format("no room in packet buffers for stamps: {}", rte_strerror(rte_errno)));
   g_read_flag = 1ULL << bit;
 }
 
@@ -57,13 +58,14 @@ uint16_t Outbox::tx_burst(uint16_t, rte_mbuf** pkts, uint16_t n) noexcept {
   return n;
 }
 
-Replay::Replay(CaptureReader& in, CaptureWriter& out, const Policy& policy, const Capacity& capacity,
-               pxio::Buffers buffers)
+Replay::Replay(CaptureReader& in, CaptureWriter& out, const Policy& policy,
+               const Capacity& capacity, pxio::Buffers buffers)
     : in_(in),
       out_(out),
       policy_(policy),
       buffers_(buffers),
-      usual_frame_(policy.outside_mtu + (in.link() == pxio::Link::kEthernet ? kLongestEthernet : 0)),
+      usual_frame_(policy.outside_mtu +
+                   (in.link() == pxio::Link::kEthernet ? kLongestEthernet : 0)),
       to_inside_(inside_box_, 0),
       to_outside_(outside_box_, 0),
       gateway_(policy, capacity, buffers, to_inside_, to_outside_) {
@@ -179,7 +181,8 @@ void Replay::burst() {
 }
 
 // TCP whose frame a snaplen cut, but only behind the end of its IP packet (padding, a trailer): it
-// would be translated, and what was cut would show as lost. Rare enough for a way that costs merges.
+// would be translated, and what was cut would show as lost. Rare enough for a way that costs
+// merges.
 bool Replay::goes_around() const {
   if (meta(*next_).cut == 0) return false;
   const pxio::PacketView v = pxio::parse(*next_, in_.link());
@@ -193,9 +196,8 @@ void Replay::pass_by() {
   const uint8_t* addr = pxio::data(*next_) + v.l2_len + (v.version == 4 ? 12 : 8);
   const unsigned len = v.version == 4 ? 4 : 16;
   const auto inside = [&](const uint8_t* a) {
-    return std::any_of(policy_.include.begin(), policy_.include.end(), [&](const Prefix& p) {
-      return p.version == v.version && p.contains(a);
-    });
+    return std::any_of(policy_.include.begin(), policy_.include.end(),
+                       [&](const Prefix& p) { return p.version == v.version && p.contains(a); });
   };
   const bool outbound = inside(addr) && !inside(addr + len);
   const uint64_t bytes = next_->pkt_len;
@@ -237,7 +239,8 @@ void Replay::settle() {
   stamp(outside_box_);
   auto a = inside_box_.waiting.begin(), b = outside_box_.waiting.begin();
   const auto a_end = inside_box_.waiting.end(), b_end = outside_box_.waiting.end();
-  while (a != a_end || b != b_end) write(b == b_end || (a != a_end && a->order <= b->order) ? *a++ : *b++);
+  while (a != a_end || b != b_end)
+    write(b == b_end || (a != a_end && a->order <= b->order) ? *a++ : *b++);
   inside_box_.waiting.clear();
   outside_box_.waiting.clear();
 }
@@ -253,7 +256,8 @@ void Replay::stamp(Outbox& box) const {
     for (rte_mbuf* seg = &head; seg != nullptr; seg = seg->next)
       if (of_this_burst(*seg)) at = std::max(at, Nanos(meta(*seg).stamp) + shift_);
     // The pieces of a packet bear its port.
-    if ((head.ol_flags & g_read_flag) == 0 && head.port < arrived_n_) at = std::max(at, arrived_[head.port]);
+    if ((head.ol_flags & g_read_flag) == 0 && head.port < arrived_n_)
+      at = std::max(at, arrived_[head.port]);
     w.order = at;
     w.stamp = at - shift_;
     if (head.nb_segs != 1 || !of_this_burst(head)) continue;

@@ -3,10 +3,11 @@
 //
 // Time. Packets whose stamps lie close together are one receive burst, as a live port would have
 // delivered them: up to 32 packets, within 5 us and within the hold limit of the first one's stamp,
-// none behind the deadline of a held packet, frames above the outside MTU in bursts of their own. The
-// burst is processed at the stamp of its first packet, so that nothing is held for longer than the
-// limit. What passes leaves at its own stamp, a merged packet at that of its last segment or, where it
-// left later, of the burst or the deadline that made it leave. Output is in the order of these times.
+// none behind the deadline of a held packet, frames above the outside MTU in bursts of their own.
+// The burst is processed at the stamp of its first packet, so that nothing is held for longer than
+// the limit. What passes leaves at its own stamp, a merged packet at that of its last segment or,
+// where it left later, of the burst or the deadline that made it leave. Output is in the order of
+// these times.
 //
 // Stamps that step back by less than a second (several queues or interfaces in one capture) don't
 // turn the gateway's clock back, but packets that pass keep them. A larger step is a clock that was
@@ -41,11 +42,11 @@ class Outbox : public pxio::Port {
 };
 
 struct ReplayTotals {
-  uint64_t in_pkts = 0, in_bytes = 0;    // as they were on the wire
+  uint64_t in_pkts = 0, in_bytes = 0;  // as they were on the wire
   uint64_t out_pkts = 0, out_bytes = 0;
-  uint64_t cut_pkts = 0;                 // cut by the capture's snaplen
-  uint64_t stepped_back = 0;             // stamps below the one before
-  pxio::Nanos first{}, last{};           // stamps
+  uint64_t cut_pkts = 0;        // cut by the capture's snaplen
+  uint64_t stepped_back = 0;    // stamps below the one before
+  pxio::Nanos first{}, last{};  // stamps
   Counters counters;
 };
 
@@ -83,15 +84,15 @@ class Replay {
   pxio::Nanos next_time_{}, now_{};
   pxio::Nanos shift_{}, next_shift_{};
   pxio::Nanos last_stamp_{};
-  pxio::Nanos left_{};       // when the last packet left
-  pxio::Nanos floor_{};      // what leaves now leaves no earlier
+  pxio::Nanos left_{};   // when the last packet left
+  pxio::Nanos floor_{};  // what leaves now leaves no earlier
   // When the packets of the present burst came; each has its index here as its port.
   std::array<pxio::Nanos, pxio::kBurst> arrived_{};
   uint16_t arrived_n_ = 0;
   pxio::Nanos housekept_{};
-  uint32_t burst_ = 0;       // number of the present burst
+  uint32_t burst_ = 0;  // number of the present burst
   ReplayTotals totals_;
-  Counters passed_by_;       // of packets that went around the gateway
+  Counters passed_by_;  // of packets that went around the gateway
 };
 
 }  // namespace pxgw

@@ -24,10 +24,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Buffers: every packet that may be held at once, six full segments each, and what the largest burst
-// is split into. They make about 100 MB.
-constexpr uint32_t kSmallBuffers = 32768 - 1, kLargeBuffers = 1024 - 1;
-constexpr uint32_t kMemoryMb = 160;
+// Of the small buffers the merger holds half at most, and a quarter is kept for what the largest
+// burst is split into. They make about 50 MB.
+constexpr uint32_t kSmallBuffers = 16384 - 1, kLargeBuffers = 1024 - 1, kHeld = 2048;
+constexpr uint32_t kMemoryMb = 96;
 
 volatile std::sig_atomic_t g_signal = 0;
 
@@ -48,7 +48,8 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
 };
 
 struct Interrupted {};
@@ -57,7 +58,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A line on the terminal that is drawn over; nothing for small files, or where stderr isn't a terminal.
+// A line on the terminal that is drawn over; nothing for small files, or where stderr isn't a
+// terminal.
 class Progress {
  public:
   Progress(const CaptureReader& in, bool quiet)
@@ -144,6 +146,7 @@ ReplayTotals replay(const TranslateOptions& o, pxio::Buffers buffers, CaptureRea
   }();
   Capacity capacity;
   capacity.flows = o.flows;
+  capacity.held = kHeld;
   Progress progress(in, o.quiet);
   Replay replay(in, out, policy, capacity, buffers);
   return replay.run([&] {
@@ -237,24 +240,27 @@ Json to_json(const TranslateOptions& o, const ReplayTotals& t) {
 
 std::string summary(const TranslateOptions& o, const ReplayTotals& t, double seconds) {
   std::string s = fmt::format(
-      "{}: {} packets, {}, over {:.3f} s\n{}: {} packets, {} (made in {:.2f} s, {:.2f} GB/s)\n", o.in,
-      with_commas(t.in_pkts), human_bytes(static_cast<double>(t.in_bytes)),
+      "{}: {} packets, {}, over {:.3f} s\n{}: {} packets, {} (made in {:.2f} s, {:.2f} GB/s)\n",
+      o.in, with_commas(t.in_pkts), human_bytes(static_cast<double>(t.in_bytes)),
       std::chrono::duration<double>(t.last - t.first).count(), o.out, with_commas(t.out_pkts),
       human_bytes(static_cast<double>(t.out_bytes)), seconds,
       static_cast<double>(t.in_bytes) / std::max(seconds, 1e-9) / 1e9);
   if (t.cut_pkts != 0) {
-    s += fmt::format("Note: {} packets were cut by the capture's snaplen; TCP among them passed as it "
-                     "was (capture with 'tcpdump -s 0').\n",
-                     with_commas(t.cut_pkts));
+    s += fmt::format(
+        "Note: {} packets were cut by the capture's snaplen; TCP among them passed as it "
+        "was (capture with 'tcpdump -s 0').\n",
+        with_commas(t.cut_pkts));
   }
   if (t.stepped_back != 0) {
-    s += fmt::format("Note: {} stamps lie before the one ahead of them; such packets count as arrived "
-                     "with it.\n",
-                     with_commas(t.stepped_back));
+    s += fmt::format(
+        "Note: {} stamps lie before the one ahead of them; such packets count as arrived "
+        "with it.\n",
+        with_commas(t.stepped_back));
   }
   const Counters& c = t.counters;
   if (!o.inside_mss && c.pass_tcp_small_mss > (c.engine.merge_in_segs + 1) / 2) {
-    s += "Note: most inside hosts of this capture advertised a small MSS; --inside-mss 8960 shows what "
+    s += "Note: most inside hosts of this capture advertised a small MSS; --inside-mss 8960 shows "
+         "what "
          "jumbos would change.\n";
   }
   return s + "\n" + summary(t.counters);
@@ -265,18 +271,21 @@ CLI::App* add_translate(CLI::App& app, int& exit_code) {
   auto json = std::make_shared<std::string>();
   CLI::App* cmd = app.add_subcommand(
       "translate",
-      "Reads a capture (pcap or pcapng; Ethernet or raw IP), translates it as the gateway would have, with\n"
+      "Reads a capture (pcap or pcapng; Ethernet or raw IP), translates it as the gateway would "
+      "have, with\n"
       "the capture's stamps as time, and writes what would have left. OUT is always a pcap with\n"
       "nanosecond stamps, also where IN is a pcapng: the library behind it writes no pcapng.");
   cmd->add_option("IN", o->in, "capture to read")->required();
   cmd->add_option("OUT", o->out, "capture to write; replaced only once it is complete")->required();
-  cmd->add_option("--internal", o->internal,
-                  "inside prefixes, IPv4 and IPv6: what comes from elsewhere and goes there is inbound")
+  cmd->add_option(
+         "--internal", o->internal,
+         "inside prefixes, IPv4 and IPv6: what comes from elsewhere and goes there is inbound")
       ->required()
       ->delimiter(',')
       ->type_name("PREFIX");
   cmd->add_option("--inside-mtu", o->inside_mtu, "largest IP packet inside")->capture_default_str();
-  cmd->add_option("--outside-mtu", o->outside_mtu, "largest IP packet outside")->capture_default_str();
+  cmd->add_option("--outside-mtu", o->outside_mtu, "largest IP packet outside")
+      ->capture_default_str();
   cmd->add_option("--hold-us", o->hold_us, "how long a packet may be held, in microseconds")
       ->capture_default_str();
   cmd->add_option("--inside-mss", o->inside_mss,
@@ -287,7 +296,8 @@ CLI::App* add_translate(CLI::App& app, int& exit_code) {
           ->expected(0, 1)
           ->type_name("[FILE]");
   cmd->add_flag("-q,--quiet", o->quiet, "no summary, no progress bar");
-  cmd->footer("Exit status: 0 done, 2 refused or failed (one line says why, and OUT is as it was).");
+  cmd->footer(
+      "Exit status: 0 done, 2 refused or failed (one line says why, and OUT is as it was).");
   cmd->callback([o, json, json_option, &exit_code] {
     if (json_option->count() > 0) o->json = *json;
     const auto interrupted = [&] {

@@ -30,8 +30,8 @@ struct TranslateOptions {
 // Throws std::runtime_error naming the option that is out of range.
 Policy make_policy(const TranslateOptions& options);
 
-// Translates `in` to options.out with EAL running. The output is complete or, where this throws, as it
-// was before.
+// Translates `in` to options.out with EAL running. The output is complete or, where this throws, as
+// it was before.
 ReplayTotals translate(const TranslateOptions& options, CaptureReader& in, pxio::Buffers buffers);
 
 Json to_json(const TranslateOptions& options, const ReplayTotals& totals);

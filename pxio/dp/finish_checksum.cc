@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "pxio/dp/checksum.h"
 #include "pxio/dp/pkt.h"
@@ -42,6 +43,17 @@ uint16_t sum_packet(const rte_mbuf& m, uint32_t offset, uint32_t len) noexcept {
 
 namespace {
 
+// rte_hash_crc() wants its data aligned.
+uint32_t add_crc32c(uint32_t crc, const uint8_t* p, uint32_t n) {
+  for (; n >= 8; n -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, sizeof word);
+    crc = rte_hash_crc_8byte(word, crc);
+  }
+  for (; n != 0; --n, ++p) crc = rte_hash_crc_1byte(*p, crc);
+  return crc;
+}
+
 // In UDP zero means that there is none (RFC 768).
 be16 from_sum(uint16_t sum, bool udp) {
   sum = static_cast<uint16_t>(~sum);
@@ -72,7 +84,7 @@ bool finish_crc32c(rte_mbuf& m, uint32_t start) noexcept {
   std::memset(field, 0, sizeof(uint32_t));
   uint32_t crc = 0xffffffff;
   for_parts(m, start, m.pkt_len - start,
-            [&](const uint8_t* p, uint32_t n) { crc = rte_hash_crc(p, n, crc); });
+            [&](const uint8_t* p, uint32_t n) { crc = add_crc32c(crc, p, n); });
   crc = ~crc;
   std::memcpy(field, &crc, sizeof crc);  // the polynomial is reflected: least significant byte first
   return true;

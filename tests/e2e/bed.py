@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-from capture import Capture, share_of_jumbos, stop_captures
+from capture import Capture, bad_checksums, share_of_jumbos, stop_captures
 from lab.gateway import Gateway
 from lab.netns import Lab, LabError
 from lab.transfer import Transfer
@@ -174,10 +174,9 @@ class Bed:
         code = self.gateway.stop()
         need(code is not None, "pxgw didn't end within 10 s of SIGTERM")
         need(code == 0, f"pxgw ended with {code}: a buffer was lost, or it failed\n{self.gateway.log(8)}")
-        for side, c in self.captures.items():
-            need(c.largest() <= self.frame_limit[side],
-                 f"{side}: a frame of {c.largest()} B, above {self.frame_limit[side]} B")
-            bad = c.bad_checksums()
+        for side, bad in zip(self.captures, bad_checksums(self.captures.values())):
+            largest, limit = self.captures[side].largest(), self.frame_limit[side]
+            need(largest <= limit, f"{side}: a frame of {largest} B, above {limit} B")
             need(not bad, f"{side}: {len(bad)} packets with a bad checksum:\n  " + "\n  ".join(bad[:5]))
         if self.captures and jumbos is not None:
             share = share_of_jumbos(self.captures["inside"].received(), jumbo_size)

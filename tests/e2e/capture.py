@@ -7,7 +7,7 @@ import struct
 import subprocess
 import time
 
-from lab.netns import LabError, run
+from lab.netns import LabError
 
 # Linux writes 0xffff where the sum is 0, which is the same number; tshark takes it for wrong. It also
 # judges the cut packets that ICMP errors quote.
@@ -50,13 +50,20 @@ class Capture:
     def largest(self):
         return max((f.length for f in self.frames()), default=0)
 
-    def bad_checksums(self):
-        """One line for each packet with a checksum that doesn't hold, as tshark sees it."""
-        checks = [x for p in ("ip", "tcp", "udp") for x in ("-o", f"{p}.check_checksum:TRUE")]
-        out = run("tshark", "-r", self.path, "-n", *checks,
-                  "-d", "tcp.port==5000-5010,data", "-o", "tcp.desegment_tcp_streams:FALSE", "-o", "tcp.analyze_sequence_numbers:FALSE",
-                  "-o", "tcp.try_heuristic_first:FALSE", "-Y", BAD_CHECKSUM)
-        return out.splitlines()
+
+def bad_checksums(captures):
+    """For each capture one line per packet with a checksum that doesn't hold, as tshark sees it."""
+    checks = [x for p in ("ip", "tcp", "udp") for x in ("-o", f"{p}.check_checksum:TRUE")]
+    runs = [subprocess.Popen(
+        ["tshark", "-r", c.path, "-n", *checks, "-d", "tcp.port==5000-5010,data",
+         "-o", "tcp.desegment_tcp_streams:FALSE", "-o", "tcp.analyze_sequence_numbers:FALSE",
+         "-Y", BAD_CHECKSUM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for c in captures]
+    results = [(r, *r.communicate()) for r in runs]
+    for r, _, err in results:
+        if r.returncode != 0:
+            raise LabError(f"tshark: {err.strip()[-300:]}")
+    return [out.splitlines() for _, out, _ in results]
 
 
 def stop_captures(*captures):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A wire with faults: carries frames between two interfaces, loses, doubles and reorders some, and
-// tags what goes from the first to the second, for machines whose kernel has no netem or VLANs. Ends
-// on SIGTERM and prints what it did as JSON.
+// tags what goes from the first to the second, for machines whose kernel has no netem or VLANs.
+// Ends on SIGTERM and prints what it did as JSON.
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -42,7 +42,8 @@ struct Faults {
   size_t min_size = 0;
 };
 
-// VLAN tags, the outer one first. Receiving, the kernel takes the outer tag out of the frame itself.
+// VLAN tags, the outer one first. Receiving, the kernel takes the outer tag out of the frame
+// itself.
 using Tags = std::vector<uint16_t>;
 
 Frame with_tags(Frame frame, const Tags& tags) {
@@ -168,8 +169,9 @@ class Lane {
 
 int main(int argc, char** argv) {
   if (argc < 3)
-    fail("usage: wire IF_A IF_B [--loss PCT] [--dup PCT] [--reorder PCT] [--min-size B] [--seed N] "
-         "[--tag VLAN]...");
+    fail(
+        "usage: wire IF_A IF_B [--loss PCT] [--dup PCT] [--reorder PCT] [--min-size B] [--seed N] "
+        "[--tag VLAN]...");
   Faults faults;
   Tags tags;
   unsigned seed = 1;
@@ -208,7 +210,8 @@ int main(int argc, char** argv) {
       lane.release(Clock::now());
     }
   }
-  std::printf("{\"carried\": %lu, \"lost\": %lu, \"doubled\": %lu, \"reordered\": %lu, \"refused\": %lu}\n",
-              done.carried, done.lost, done.doubled, done.reordered, done.refused);
+  std::printf(
+      "{\"carried\": %lu, \"lost\": %lu, \"doubled\": %lu, \"reordered\": %lu, \"refused\": %lu}\n",
+      done.carried, done.lost, done.doubled, done.reordered, done.refused);
   return 0;
 }

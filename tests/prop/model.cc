@@ -77,6 +77,12 @@ std::string check_merged_headers(const Decoded& o, const Input& first, const Inp
   return {};
 }
 
+bool same_fragmented(const Decoded& o, const Decoded& whole) {
+  return o.version == 4 && o.ip_ok && !o.df && o.id == whole.id && o.src == whole.src &&
+         o.dst == whole.dst && o.proto == whole.proto && o.tos == whole.tos && o.ttl == whole.ttl &&
+         o.tags == whole.tags && o.trailer == 0;
+}
+
 std::string at(size_t i, const std::string& what, const Decoded& o) {
   return "output " + std::to_string(i) + ": " + what + " " + o.text();
 }
@@ -133,6 +139,17 @@ std::string explain_split(const std::vector<Input>& in, const std::vector<Decode
     }
     const bool alone = !d.tcp || (d.flags & (SYN | RST | URG | kReserved)) != 0 || has_option(d, 29) ||
                        d.l3_len != (d.version == 4 ? 20u : 40u);
+    if (d.ip_len > rules.mtu && alone && d.version == 4 && !d.df) {  // fragmented
+      Bytes l4;
+      for (; k < out.size() && l4.size() < d.l4.size(); ++k) {
+        const Decoded& o = out[k];
+        if (!same_fragmented(o, d) || o.ip_len > rules.mtu || o.frag_offset * 8u != l4.size())
+          return at(k, "is no fragment of " + d.text(), o);
+        l4.insert(l4.end(), o.l4.begin(), o.l4.end());
+      }
+      if (l4 != d.l4) return "never left whole in fragments: " + d.text();
+      continue;
+    }
     if (d.ip_len > rules.mtu && (alone || !d.checksum_ok)) continue;  // dropped, and counted as such
     if (alone || d.payload.empty()) return "never left: " + d.text();
     size_t done = 0, piece = 0, n = 0;
@@ -147,7 +164,7 @@ std::string explain_split(const std::vector<Input>& in, const std::vector<Decode
       if (!last) flags &= ~unsigned{PSH | FIN};
       if (n != 0 && !rules.cwr_everywhere) flags &= ~unsigned{CWR};
       if (o.time != input.time) return at(k, "a piece was held", o);
-      if (o.payload.size() != len || o.seq != d.seq + done ||
+      if (o.payload.size() != len || o.seq != static_cast<uint32_t>(d.seq + done) ||
           !std::equal(o.payload.begin(), o.payload.end(), d.payload.begin() + static_cast<long>(done)))
         return at(k, "a piece doesn't tile " + d.text(), o);
       if (!same_l2_l3(o, d) || !same_ports(o, d) || o.options != d.options || o.ack != d.ack ||

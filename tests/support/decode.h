@@ -11,7 +11,8 @@ namespace test {
 
 struct Decoded {
   Bytes frame;                        // as it was
-  std::chrono::nanoseconds time{0};  // when it left
+  std::chrono::nanoseconds time{0};   // when it left
+  uint16_t segsz = 0;                 // leaves as segments of this payload: it came merged and untranslated
   Mac dst_mac{}, src_mac{};
   std::vector<Tag> tags;
   int version = 0;  // 0: not IP

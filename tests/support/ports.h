@@ -24,6 +24,7 @@ class CollectPort : public pxio::Port {
       most_buffers = std::max<unsigned>(most_buffers, p->nb_segs);
       seen.push_back(decode(to_bytes(*p), ethernet_));
       seen.back().time = now;
+      if ((p->ol_flags & RTE_MBUF_F_RX_LRO) != 0) seen.back().segsz = p->tso_segsz;
       total++;
     }
     return take;

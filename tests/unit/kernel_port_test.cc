@@ -107,6 +107,12 @@ class Net {
     const std::string m = std::to_string(mtu);
     run("ip link add px0 mtu " + m + " type veth peer name px1 mtu " + m);
     run("ip link set px0 up && ip link set px1 up");
+    wait_up();
+  }
+  // A link that came up this moment still loses what is sent, without a word.
+  static void wait_up() {
+    run("for n in px0 px1; do timeout 5 sh -c \"until ip link show $n | grep -q 'state UP'; do sleep 0.02; "
+        "done\" || exit 1; done; sleep 0.02");
   }
   ~Net() { (void)!std::system("ip link del px0"); }
 };
@@ -422,8 +428,8 @@ TEST_CASE("KernelPort: an interface that goes down and comes up again", "[root]"
   CHECK(poll(&p, 1, 0) == 0);  // a worker that sleeps on it doesn't spin
   run("ip link set px0 up");
   const Bytes f = tcp4().data(50).build().bytes;
+  Net::wait_up();
   peer.receive(0);
-  usleep(50000);
   peer.send(f);
   const auto got = receive(*port, 1);
   REQUIRE(got.size() == 1);

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// EthdevPort on DPDK's virtual devices that need no rights.
+#include "pxio/dp/ethdev_port.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "pxio/ctl/ethdev_setup.h"
+#include "pxio/dp/tx_buffer.h"
+#include "tests/support/builder.h"
+#include "tests/support/eal.h"
+
+using namespace test;
+using pxio::PktPtr;
+
+namespace {
+
+std::unique_ptr<pxio::EthdevPort> open_port(const std::string& device, uint16_t mtu = 9000,
+                                            uint16_t queues = 1, uint16_t descriptors = 256) {
+  return pxio::open_ethdev({device, queues, mtu, pools().buffers(), descriptors});
+}
+
+std::string why_not(const std::string& device, uint16_t mtu = 9000, uint16_t queues = 1,
+                    uint16_t descriptors = 256) {
+  try {
+    open_port(device, mtu, queues, descriptors);
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+  return "opened";
+}
+
+}  // namespace
+
+TEST_CASE("EthdevPort: what is sent through a ring comes back, chained or not", "[ethdev]") {
+  NoLeak guard;
+  auto port = open_port("net_ring0");
+  Frame whole = tcp4().data(8960), chained = tcp6().data(5000);
+  chained.cuts = {60, 61, 3000};
+  for (const Frame& f : {whole, chained}) {
+    rte_mbuf* m = to_mbuf(f, pools().buffers()).release();
+    REQUIRE(port->tx_burst(0, &m, 1) == 1);
+    REQUIRE(port->rx_burst(0, &m, 1) == 1);
+    CHECK(to_bytes(*m) == f.bytes);
+    PktPtr(m).reset();
+  }
+  CHECK(port->stats().rx_pkts == 2);
+  CHECK(port->wait_fd(0) == -1);
+}
+
+TEST_CASE("EthdevPort: closing gives back what still waits, and the device can be opened again", "[ethdev]") {
+  NoLeak guard;
+  for (int i = 0; i < 3; ++i) {
+    auto port = open_port("net_ring0", 1500, 2);
+    for (uint16_t q = 0; q < 2; ++q) {
+      rte_mbuf* m = to_mbuf(tcp4().data(100), pools().buffers()).release();
+      REQUIRE(port->tx_burst(q, &m, 1) == 1);
+    }
+  }
+}
+
+TEST_CASE("EthdevPort: a full ring takes no more; too long a frame is dropped and counted", "[ethdev]") {
+  NoLeak guard;
+  auto port = open_port("net_ring0", 1500);
+  {
+    pxio::TxBuffer tx(*port, 0);
+    tx.push(to_mbuf(tcp4().data(100), pools().buffers()));
+    tx.push(to_mbuf(tcp4().data(3000), pools().buffers()));
+    tx.push(to_mbuf(tcp4().data(200), pools().buffers()));
+    tx.flush();
+    CHECK(port->stats().tx_too_big == 1);
+    CHECK(port->stats().tx_pkts == 2);
+    for (int i = 0; i < 3000; ++i) tx.push(to_mbuf(tcp4().data(10), pools().buffers()));
+    tx.flush();
+    CHECK(tx.dropped_full() > 0);
+  }
+}
+
+TEST_CASE("EthdevPort: a driver without chains gets copies", "[ethdev]") {
+  NoLeak guard;
+  const std::string path = "/tmp/px_ethdev_" + std::to_string(getpid()) + ".pcap";
+  Frame f = tcp4().data(8960);
+  f.cuts = {100, 2000, 4000};
+  {
+    auto port = open_port("net_pcap0,tx_pcap=" + path);
+    rte_mbuf* m = to_mbuf(f, pools().buffers()).release();
+    REQUIRE(port->tx_burst(0, &m, 1) == 1);
+    CHECK(port->stats().tx_errors == 0);
+  }
+  std::ifstream file(path, std::ios::binary);
+  const Bytes b((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::remove(path.c_str());
+  REQUIRE(b.size() == 24 + 16 + f.bytes.size());
+  CHECK(Bytes(b.begin() + 40, b.end()) == f.bytes);
+}
+
+TEST_CASE("EthdevPort: what can't be opened says why", "[ethdev]") {
+  NoLeak guard;
+  using Catch::Contains;
+  CHECK_THAT(why_not("net_nosuch0"), Contains("port net_nosuch0: DPDK can't attach it"));
+  CHECK_THAT(why_not("0000:ff:00.0"), Contains("port 0000:ff:00.0") && Contains("vfio-pci"));
+  CHECK_THAT(why_not("net_ring0", 9000, 200), Contains("200 queues asked for"));
+  CHECK_THAT(why_not("net_ring0", 9000, 16, 4096), Contains("need as many buffers"));
+  CHECK_THAT(why_not("net_pcap0,tx_pcap=/dev/null", 9700), Contains("9722") && Contains("9600"));
+  CHECK(why_not("net_ring0", 9000) == "opened");
+}
