@@ -48,7 +48,14 @@ class Demo:
         self.state = os.path.join(STATE_DIR, f"{os.getpid()}.json")
         os.makedirs(STATE_DIR, exist_ok=True)
         self.gateway = None
-        self.write_state(kept=False)
+        try:
+            self.write_state(kept=False)
+            self.build(pxgw)
+        except BaseException:
+            self.close()
+            raise
+
+    def build(self, pxgw):
         self.outside, self.inside = self.lab.host("outside"), self.lab.host("inside")
         self.middle = self.lab.bump("gateway")
         self.lab.veth(self.outside, "eth0", self.middle, "outside", 1500)

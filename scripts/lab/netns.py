@@ -41,6 +41,7 @@ class Space:
     def __init__(self, lab, name):
         self.lab, self.name = lab, f"{lab.prefix}-{name}"
         run("ip", "netns", "add", self.name)
+        lab.spaces.append(self)
         self.ip("link set dev lo up")
 
     def run(self, *cmd, check=True):
@@ -112,9 +113,7 @@ class Lab:
         self.dir = tempfile.mkdtemp(prefix=f"{self.prefix}-")
 
     def space(self, name):
-        s = Space(self, name)
-        self.spaces.append(s)
-        return s
+        return Space(self, name)
 
     def host(self, name):
         """A space that sends and receives itself."""

@@ -131,13 +131,13 @@ std::string explain_split(const std::vector<Input>& in, const std::vector<Decode
     if (k < out.size() && out[k].time == input.time && identical(d, out[k])) {
       if (out[k].ip_len > rules.mtu) return at(k, "larger than the MTU", out[k]);
       const size_t most = rules.mss - (d.tcp ? d.options.size() : 0);
-      const bool splittable = d.tcp && d.checksum_ok && (d.flags & (SYN | RST | URG | kReserved)) == 0 &&
+      const bool splittable = d.tcp && d.checksum_ok && (d.flags & (SYN | RST | URG)) == 0 &&
                               d.l3_len == (d.version == 4 ? 20u : 40u) && !has_option(d, 29);
       if (splittable && d.payload.size() > most) return at(k, "larger than the receiver's MSS", out[k]);
       ++k;
       continue;
     }
-    const bool alone = !d.tcp || (d.flags & (SYN | RST | URG | kReserved)) != 0 || has_option(d, 29) ||
+    const bool alone = !d.tcp || (d.flags & (SYN | RST | URG)) != 0 || has_option(d, 29) ||
                        d.l3_len != (d.version == 4 ? 20u : 40u);
     if (d.ip_len > rules.mtu && alone && d.version == 4 && !d.df) {  // fragmented
       Bytes l4;

@@ -24,7 +24,7 @@ const std::vector<Row>& must_be_equal() {
       {"Ethernet source", [](Tcp& t) { t.lower.src_mac[5] ^= 1; }},
       {"Ethernet destination", [](Tcp& t) { t.lower.dst_mac[5] ^= 4; }},
       {"VLAN id", [](Tcp& t) { t.lower.tags[0].tci ^= 1; }, 0, true},
-      {"VLAN priority", [](Tcp& t) { t.lower.tags[0].tci ^= 0x2000; }, 0, true},
+      {"VLAN priority", [](Tcp& t) { t.lower.tags[0].tci ^= 0x2000; }},
       {"VLAN stack", [](Tcp& t) { t.lower.tags.push_back({0x8100, 9}); }, 0, true},
       {"tag protocol", [](Tcp& t) { t.lower.tags[0].tpid ^= 0x8100 ^ 0x88a8; }, 0, true},
       {"TOS or traffic class", [](Tcp& t) { t.lower.tos ^= 0x20; }},
