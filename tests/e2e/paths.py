@@ -12,7 +12,7 @@ def narrow(family, hop, direction):
                 # The outside host sees to itself here: the gateway has no part in what it sends.
                 bed.outside.sysctl(net__ipv4__tcp_mtu_probing=1, net__ipv4__tcp_base_mss=1200)
             bed.transfer(direction, 2, 20 * MB, timeout=30)
-            stats = bed.finish(jumbos=0.8 if (hop, direction) == ("icmp", "down") else None)
+            stats = bed.finish(jumbos=0.75 if (hop, direction) == ("icmp", "down") else None)
             if direction == "up":
                 need(stats["gateway"]["pmtu_lowered"] > 0, "the gateway didn't lower the path MTU")
                 need(stats["engine"]["split_in_pkts"] > 100, "the inside host no longer sends jumbos")

@@ -53,8 +53,10 @@ Run drive(Bed& bed, const std::vector<Sent>& sent) {
     dir = s.dir;
     bed.advance(s.wait);
     const Decoded d = decode(s.frame.bytes);
-    run.in[pxio::index(dir)][{d.src, d.dst}].push_back(
-        {d, bed.now(), (s.frame.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_BAD) != 0});
+    auto& line = run.in[pxio::index(dir)][{d.src, d.dst}];
+    if (s.parts.empty())
+      line.push_back({d, bed.now(), (s.frame.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_BAD) != 0});
+    for (const Frame& part : s.parts) line.push_back({decode(part.bytes), bed.now(), false, true});
     burst.push_back(s.frame);
   }
   flush();
@@ -131,7 +133,7 @@ void property(const char* name, int rounds, F f) {
 TEST_CASE("Any traffic: merge and split against the model", "[prop]") {
   const auto peers = make_peers();
   uint64_t merged = 0, split = 0;
-  property("merge and split", 400, [&] {
+  property("merge and split", 2500, [&] {
     const auto steps = *traffic();
     pxgw::Policy policy;
     Bed bed(policy);
@@ -150,7 +152,7 @@ TEST_CASE("Any traffic: merge and split against the model", "[prop]") {
 
 TEST_CASE("Any traffic: other limits, small tables, longer holds", "[prop]") {
   const auto peers = make_peers();
-  property("other limits", 200, [&] {
+  property("other limits", 1200, [&] {
     const auto steps = *traffic();
     pxgw::Policy policy;
     policy.hold_limit = std::chrono::microseconds(*rc::gen::element(0, 10, 1000));
@@ -175,7 +177,7 @@ TEST_CASE("Any traffic: what one gateway merged, another splits into the same st
     q.split_mss = std::min<size_t>(q.flow.outside_mss, p.flow.v4() ? 1460 : 1440);
     far.push_back(q);
   }
-  property("merge, then split", 200, [&] {
+  property("merge, then split", 1000, [&] {
     const auto steps = *traffic();
     pxgw::Policy policy;
     Bed bed(policy);
@@ -214,7 +216,7 @@ TEST_CASE("Any traffic: what one gateway split, another merges into the same str
     q.merge_max = p.opened ? 9000 : 0;
     far.push_back(q);
   }
-  property("split, then merge", 200, [&] {
+  property("split, then merge", 1000, [&] {
     const auto steps = *traffic();
     pxgw::Policy policy;
     Bed bed(policy);

@@ -14,7 +14,8 @@ namespace test {
 struct Input {
   Decoded d;
   std::chrono::nanoseconds time{0};
-  bool known_bad = false;  // the port said that its checksum is wrong
+  bool known_bad = false;    // the port said that its checksum is wrong
+  bool came_merged = false;  // a segment of what came as one packet: its IP ID is anyone's guess
 };
 
 struct MergeRules {

@@ -154,6 +154,24 @@ std::vector<Sent> make_traffic(const std::vector<Peer>& peers, const std::vector
       s.next += static_cast<uint32_t>(len);
       return t;
     };
+    // What a NIC or kernel has merged already.
+    const auto emit_merged = [&](uint32_t segs, uint32_t last) {
+      const auto len = (segs - 1) * flow.full() + last;
+      Tcp whole = segment(flow, st, d, s.next, len, dice);
+      whole.flag_bits = static_cast<uint16_t>(whole.flag_bits & ~CWR);  // ends a merge
+      if (dice.one_in(3)) whole.add_flags(PSH);
+      std::vector<uint32_t> cuts;
+      for (uint32_t at = 0, k = 0; k < segs; ++k, at += flow.full()) {
+        Tcp part = whole;
+        part.seq(whole.seq_no + at).data(k + 1 < segs ? flow.full() : last);
+        if (k + 1 < segs) part.flag_bits = static_cast<uint16_t>(part.flag_bits & ~PSH);
+        sent.parts.push_back(part);
+        cuts.push_back(100 + at);
+      }
+      s.next += len;
+      emit(whole.cut(cuts).rx(RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_GOOD, flow.full()));
+      sent.parts.clear();
+    };
     const auto pick = [&](uint32_t a, uint32_t b) { return a + dice.below(b - a); };
     switch (step.kind / 5) {
       case 0: case 1: case 2: case 3:  // a train of full segments
@@ -165,7 +183,11 @@ std::vector<Sent> make_traffic(const std::vector<Peer>& peers, const std::vector
         emit(t, (t.build().bytes.size() & 63) == 0);
         break;
       }
-      case 6: {  // full, of any kind
+      case 6: {  // full, of any kind; or come merged
+        if (dice.one_in(2)) {
+          emit_merged(pick(2, 20), pick(1, flow.full()));
+          break;
+        }
         Tcp t = fresh(flow.full() - 40u);
         decorate(t, dice);
         emit(t);

@@ -24,6 +24,7 @@ struct Sent {
   Frame frame;
   pxio::Nanos wait;   // before it
   bool new_burst;
+  std::vector<Frame> parts = {};  // the segments of a packet that comes merged; else none
 };
 
 // A flow of the random traffic, and what its handshake said.

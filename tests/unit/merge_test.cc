@@ -85,6 +85,10 @@ TEST_CASE("Stream: keep-alives and window probes pass as they are", "[merge]") {
     const std::vector<Frame> p = {flow.in(2 * f - 1, 1), flow.in(2 * f - 1, 0)};
     check_untouched(bed.merge(p), p);
   }
+  SECTION("window probe that succeeds: one new byte between others") {
+    const std::vector<Frame> p = {flow.in(2 * f, f), flow.in(3 * f, 1), flow.in(3 * f + 1, f)};
+    check_untouched(bed.merge(p), p);
+  }
   SECTION("window probe: one new byte") {
     const std::vector<Frame> p = {flow.in(2 * f, 1), flow.in(2 * f, 1), flow.in(2 * f, f)};
     check_untouched(bed.merge(p), p);
