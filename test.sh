@@ -9,8 +9,8 @@ usage() {
 usage: ./test.sh [--quick] [--help]
 
 Without options, as root: the release build with all tests (unit, property, golden captures, end to
-end with Linux TCP); those that need no network again with ASan and UBSan; the threads with TSan; and
-each fuzz target for FUZZ_SECONDS (default 60).
+end with Linux TCP); all but the last again with ASan and UBSan; and each fuzz target for FUZZ_SECONDS
+(default 60). Threads under TSan: scripts/build.sh tsan, then pxgw run under load.
 
   --quick  the part that needs no root: the release build, without end to end and sanitizers
 END
@@ -57,7 +57,6 @@ else
   stage "release" release ""
   # clang's sanitizers find what gcc's do, and one build serves both purposes.
   stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz'
-  stage "TSan" tsan unit_tests -R '^unit$'
 fi
 printf '\n'
 printf '%s\n' "${closing[@]}"
