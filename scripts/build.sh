@@ -17,7 +17,7 @@ options=()
 # Two builds at once would write the same files.
 mkdir -p .cache
 exec 9>.cache/build.lock
-flock 9
+flock -n 9 || { echo "Another build is under way; waiting for it."; flock 9; }
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
