@@ -6,20 +6,22 @@ cd "$(dirname "$0")"
 
 usage() {
   cat <<END
-usage: ./test.sh [--quick] [--help]
+usage: ./test.sh [--quick | --sanitizers] [--help]
 
-Without options, as root: the release build with all tests (unit, property, golden captures, end to
-end with Linux TCP); all but the last again with ASan and UBSan; and each fuzz target for FUZZ_SECONDS
-(default 60). Threads under TSan: scripts/build.sh tsan, then pxgw run under load.
+Without options, as root: the release build with all tests: unit, property, golden captures, the fuzz
+targets over their seeds, ports, and end to end with Linux TCP.
 
-  --quick  the part that needs no root: the release build, without end to end and sanitizers
+  --sanitizers  clang's ASan and UBSan over all but end to end, and each fuzz target for FUZZ_SECONDS
+                (default 60)
+  --quick       the part that needs no root: the release build, without end to end and ports
 END
 }
 
-quick=no
+quick=no sanitizers=no
 for arg in "$@"; do
   case $arg in
     --quick) quick=yes ;;
+    --sanitizers) sanitizers=yes ;;
     --help | -h) usage; exit 0 ;;
     *) echo "test.sh: unknown option $arg; see --help" >&2; exit 2 ;;
   esac
@@ -53,10 +55,11 @@ stage() {
 
 if [ "$quick" = yes ]; then
   stage "release" release "" -LE 'e2e|root'
-else
-  stage "release" release ""
+elif [ "$sanitizers" = yes ]; then
   # clang's sanitizers find what gcc's do, and one build serves both purposes.
   stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz'
+else
+  stage "release" release ""
 fi
 printf '\n'
 printf '%s\n' "${closing[@]}"
