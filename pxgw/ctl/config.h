@@ -24,7 +24,15 @@ inline constexpr size_t kMaxPairs = 16;
 // One line: "FILE:LINE: KEY: what is wrong; what would be right".
 class ConfigError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  // One line, whatever the file made us quote.
+  explicit ConfigError(std::string what) : std::runtime_error(one_line(std::move(what))) {}
+
+ private:
+  static std::string one_line(std::string s) {
+    for (char& c : s)
+      if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+    return s;
+  }
 };
 
 struct PortConfig {
