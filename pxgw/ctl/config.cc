@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -407,6 +408,46 @@ class Reader {
   std::optional<Value> cpus_, safe_;
 };
 
+// Where the content of a document begins, and nothing else.
+struct DocumentStart : YAML::EventHandler {
+  int line = 0;
+  bool empty = true;
+  void at(const YAML::Mark& m) {
+    if (std::exchange(empty, false)) line = m.line + 1;
+  }
+  void OnDocumentStart(const YAML::Mark& m) override {
+    line = m.line + 1;
+    empty = true;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark& m, const std::string&, YAML::anchor_t,
+                const std::string&) override {
+    at(m);
+  }
+  void OnSequenceStart(const YAML::Mark& m, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    at(m);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& m, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    at(m);
+  }
+  void OnMapEnd() override {}
+};
+
+// The line of the second document, 0: there is none. YAML::LoadAll would tell, but doesn't come back
+// from `"5", m4]` (yaml-cpp 0.7).
+int second_document(const std::string& text) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  DocumentStart start;
+  if (!parser.HandleNextDocument(start)) return 0;
+  return parser.HandleNextDocument(start) ? start.line : 0;
+}
+
 }  // namespace
 
 Policy Config::policy_of(size_t pair) const {
@@ -419,24 +460,24 @@ Policy Config::policy_of(size_t pair) const {
 Config parse_config(const std::string& text, const std::string& file_name) {
   Config c;
   c.file = file_name;
-  std::vector<YAML::Node> documents;
+  YAML::Node document;
   try {
-    documents = YAML::LoadAll(text);
+    if (const int line = second_document(text); line != 0)
+      throw ConfigError(
+          fmt::format("{}:{}: holds more than one document; keep one", file_name, line));
+    document = YAML::Load(text);
   } catch (const YAML::Exception& e) {
     throw ConfigError(fmt::format("{}:{}: not YAML: {}; see conf/ for examples", file_name,
                                   e.mark.line + 1, e.msg));
   }
-  if (documents.size() > 1)
-    throw ConfigError(fmt::format("{}:{}: holds more than one document; keep one", file_name,
-                                  line_of(documents[1])));
-  if (documents.empty() || documents[0].IsNull())
+  if (document.IsNull())
     throw ConfigError(fmt::format(
         "{}:1: pairs: is missing, the file is empty; give at least one pair of ports", file_name));
-  if (!documents[0].IsMap())
+  if (!document.IsMap())
     throw ConfigError(fmt::format(
         "{}:1: is not a map of keys; write `pairs:` and what follows from it, see conf/",
         file_name));
-  Reader(c).read(Value(c.file, "", documents[0], 1));
+  Reader(c).read(Value(c.file, "", document, 1));
   return c;
 }
 

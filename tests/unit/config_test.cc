@@ -127,6 +127,7 @@ TEST_CASE("config: mistakes get file, line, key and what would be right") {
       {"- a\n", "f.yaml:1: is not a map of keys"},
       {"pairs: [\n", "not YAML"},
       {"a: 1\n---\nb: 2\n", "f.yaml:3: holds more than one document"},
+      {"\"5\", m4, 5]\n", "f.yaml:1: holds more than one document"},
       {"workers: 1\n", "f.yaml:1: pairs: is missing; give"},
       {kPair + "wrokers: 1\n", "f.yaml:4: wrokers: unknown key; known here: pairs, workers"},
       {kPair + "workers: 1\nworkers: 2\n", "f.yaml:5: workers: is given twice, first in line 4"},

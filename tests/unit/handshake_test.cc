@@ -275,6 +275,13 @@ TEST_CASE("Bounded: only a valid third segment makes a flow", "[mss]") {
     bed.process(first, {t.ack(t.ack_no + 0x40000000)});
     CHECK(bed.count().flows == 0);
   }
+  SECTION("a sequence number from elsewhere") {
+    bed.process(first, {flow.syn()});
+    bed.process(pxio::reverse(first), {flow.syn_ack()});
+    Tcp t = flow.third();
+    bed.process(first, {t.seq(t.seq_no + 0x40000000)});
+    CHECK(bed.count().flows == 0);
+  }
   SECTION("RST") {
     bed.process(first, {flow.syn()});
     bed.process(pxio::reverse(first), {flow.syn_ack()});
