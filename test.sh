@@ -6,22 +6,20 @@ cd "$(dirname "$0")"
 
 usage() {
   cat <<END
-usage: ./test.sh [--quick | --sanitizers] [--help]
+usage: ./test.sh [--quick] [--help]
 
 Without options, as root: the release build with all tests: unit, property, golden captures, the fuzz
-targets over their seeds, ports, and end to end with Linux TCP.
+targets over their seeds, ports, and end to end with Linux TCP. Then, with clang's ASan and UBSan, all
+but end to end, and each fuzz target for FUZZ_SECONDS (default 60). About 40 minutes on two cores.
 
-  --sanitizers  clang's ASan and UBSan over all but end to end, and each fuzz target for FUZZ_SECONDS
-                (default 60)
-  --quick       the part that needs no root: the release build, without end to end and ports
+  --quick  the part that needs no root: the release build, without end to end and ports
 END
 }
 
-quick=no sanitizers=no
+quick=no
 for arg in "$@"; do
   case $arg in
     --quick) quick=yes ;;
-    --sanitizers) sanitizers=yes ;;
     --help | -h) usage; exit 0 ;;
     *) echo "test.sh: unknown option $arg; see --help" >&2; exit 2 ;;
   esac
@@ -55,14 +53,13 @@ stage() {
 
 if [ "$quick" = yes ]; then
   stage "release" release "" -LE 'e2e|root'
-elif [ "$sanitizers" = yes ]; then
-  # clang's sanitizers find what gcc's do, and one build serves both purposes.
-  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz'
 else
   stage "release" release "" -LE e2e
   # Both hosts and the gateway share the machine's cores: a scenario that misses a share or a time for
   # want of them gets a second run, which the output shows.
   stage "end to end" release "" -L e2e --repeat until-pass:2
+  # clang's sanitizers find what gcc's do, and one build serves both purposes.
+  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz'
 fi
 printf '\n'
 printf '%s\n' "${closing[@]}"
