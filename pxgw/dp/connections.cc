@@ -212,12 +212,6 @@ void Translator::open_flow(Item& it, const Handshake* h) noexcept {
   f->path_mtu = pmtu_.find(outside_address(it.key), it.v.version, now);
 }
 
-void Translator::note_ack(Flow& f, const PacketView& v) const noexcept {
-  if (!f.out_known || !seq_before(f.out_una, v.ack) || seq_before(f.out_next, v.ack)) return;
-  f.out_una = v.ack;
-  f.rtx_count = 0;
-}
-
 // Keeps the range of what has been sent, and looks for segments that never arrive at their size.
 void Translator::note_outbound(Item& it) noexcept {
   const PacketView& v = it.v;

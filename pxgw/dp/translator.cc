@@ -5,6 +5,7 @@
 
 #include "pxgw/dp/ip_fragment.h"
 #include "pxio/dp/checksum.h"
+#include "pxio/dp/merge_plain.h"
 
 namespace pxgw {
 
@@ -39,6 +40,19 @@ Merger::Limits merge_limits(const Policy& p) {
   return {p.hold_limit, p.max_merge_segs, p.merge_early_segs, p.merge_early_packets};
 }
 
+// Brings the lines of a burst near: both of each buffer's metadata, and two of its headers.
+void touch(rte_mbuf** pkts, uint16_t n) noexcept {
+  const uint8_t* p[kBurst];
+  for (uint16_t i = 0; i < n; ++i) {
+    p[i] = data(*pkts[i]);
+    asm volatile("" : : "r"(pkts[i]->next));
+  }
+  for (uint16_t i = 0; i < n; ++i) {
+    asm volatile("" : : "r"(p[i][0]));
+    asm volatile("" : : "r"(p[i][64]));
+  }
+}
+
 uint32_t pieces(uint32_t payload, uint32_t piece) { return (payload + piece - 1) / piece; }
 
 }  // namespace
@@ -56,21 +70,87 @@ Translator::Translator(const Policy& policy, const Capacity& capacity, Buffers b
   icmp_tokens_ = policy.icmp_per_second;
 }
 
+// The way of a full segment that carries on: what classify(), dispatch() and inbound() do for it, and
+// nothing else. False: it has to go that way.
+inline bool Translator::express(const PlainSegment& s, rte_mbuf& m, Taken& taken) noexcept {
+  Flow* f = s.flow;
+  if (f == nullptr || f->renewed || !f->jumbo || !f->seq_known || s.payload_len != f->full_payload ||
+      s.payload_len < kLeastFull || s.ip_len > f->merge_cap || f->merge_cap > policy_->inside_mtu)
+    return false;
+  const uint8_t* tcp = s.p + s.l2_len + s.l3_len;
+  if (load<be32>(tcp + 4).host() != f->next_seq) return false;
+  const uint32_t ack = load<be32>(tcp + 8).host();
+  const uint32_t frame = m.pkt_len;
+  if (!merger_.add_plain(*f, m, s, ack, now_, to_micros(now_))) return false;
+  // It may be gone by now: it isn't looked at any more.
+  ++taken.segs;
+  taken.bytes += frame;
+  taken.bulk += s.payload_len >= kBulkPayload;
+  ++count_.size_in[index(Direction::kInbound)][size_bin(s.ip_len)];
+  f->last_seen = to_ticks(now_);
+  f->fins &= static_cast<uint8_t>(~Flow::kReset);
+  f->old_run = 0;
+  note_ack(*f, ack);
+  return true;
+}
+
 void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now) noexcept {
   now_ = now;
+  const bool merges = d == Direction::kInbound && policy_->sides == Sides::kByPort && policy_->link == Link::kEthernet;
+  // Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
+  // loads, since of more than some 20 prefetches at a time processors drop the rest.
+  touch(pkts, n);
   for (uint16_t i = 0; i < n; ++i) {
-    items_[i] = Item{};
-    items_[i].v = parse(*pkts[i], policy_->link);
-    classify(items_[i], *pkts[i], d);
+    PlainSegment& s = plain_[i];
+    s.plain = merges && recognise_inbound(*pkts[i], s);
+    if (s.plain) [[likely]] {
+      s.hash = flows_.hash(s.key);
+      flows_.prefetch(s.hash);
+    } else {
+      items_[i] = Item{};
+      items_[i].v = parse(*pkts[i], policy_->link);
+      classify(items_[i], *pkts[i], d);
+    }
   }
   for (uint16_t i = 0; i < n; ++i) {
-    Item& it = items_[i];
-    if (!it.v.has_flow() || !it.crosses) continue;
-    it.flow = flows_.find(it.key, it.hash);
-    if (it.flow != nullptr) rte_prefetch0(it.flow);
+    PlainSegment& s = plain_[i];
+    if (s.plain) [[likely]] {
+      s.flow = flows_.find(s.key, s.hash);
+      if (s.flow != nullptr) merger_.prefetch(*s.flow);
+    } else {
+      look_up(items_[i]);
+    }
   }
-  for (uint16_t i = 0; i < n; ++i) dispatch(items_[i], PktPtr(pkts[i]));
+  for (uint16_t i = 0; i < n; ++i) {
+    if (!plain_[i].plain || plain_[i].flow == nullptr) continue;
+    // The buffer that this one will be chained to: that of the packet before it, or one that is held.
+    if (i != 0 && plain_[i].flow == plain_[i - 1].flow) {
+      rte_prefetch0(&pkts[i - 1]->next);
+    } else {
+      merger_.prefetch_last(*plain_[i].flow);
+    }
+  }
+  Taken taken;
+  for (uint16_t i = 0; i < n; ++i) {
+    if (plain_[i].plain) [[likely]] {
+      if (express(plain_[i], *pkts[i], taken)) [[likely]] continue;
+      items_[i] = Item{};
+      items_[i].v = parse(*pkts[i], policy_->link);
+      classify(items_[i], *pkts[i], d);
+      look_up(items_[i]);
+    }
+    dispatch(items_[i], PktPtr(pkts[i]));
+  }
+  count_.in_pkts += taken.segs;
+  count_.in_bytes += taken.bytes;
+  merger_.note_plain(taken.segs, taken.bulk);
   merger_.end_burst(now);
+}
+
+void Translator::look_up(Item& it) noexcept {
+  if (!it.v.has_flow() || !it.crosses) return;
+  it.flow = flows_.find(it.key, it.hash);
+  if (it.flow != nullptr) rte_prefetch0(it.flow);
 }
 
 // Direction, key and hash.
@@ -161,7 +241,7 @@ void Translator::inbound(Item& it, PktPtr pkt) noexcept {
     if (!translates(it.key)) why = &Counters::pass_excluded;
     return pass(std::move(pkt), it, why);
   }
-  if ((v.flags & kAck) != 0) note_ack(*f, v);
+  if ((v.flags & kAck) != 0) note_ack(*f, v.ack);
   const bool bad = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
   if (f->jumbo) count_.engine.merge_bulk_in += bulk_segments(*pkt, v);
 

@@ -13,6 +13,7 @@
 #include "pxgw/dp/pmtu_cache.h"
 #include "pxgw/dp/policy.h"
 #include "pxio/dp/merge.h"
+#include "pxio/dp/plain.h"
 #include "pxio/dp/split.h"
 
 namespace pxgw {
@@ -47,6 +48,12 @@ class Translator {
 
   // translator.cc: the path
   void classify(Item& it, const rte_mbuf& m, Direction port_dir) noexcept;
+  void look_up(Item& it) noexcept;
+  struct Taken {  // of a burst, by express()
+    uint32_t segs = 0, bulk = 0;
+    uint64_t bytes = 0;
+  };
+  bool express(const pxio::PlainSegment& s, rte_mbuf& m, Taken& taken) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
   void note_end(Item& it) noexcept;
   void inbound(Item& it, PktPtr pkt) noexcept;
@@ -68,7 +75,11 @@ class Translator {
   void open_flow(Item& it, const Handshake* h) noexcept;
   void set_merge_cap(Flow& f, uint32_t cap) const noexcept;
   void note_outbound(Item& it) noexcept;
-  void note_ack(Flow& f, const PacketView& v) const noexcept;
+  void note_ack(Flow& f, uint32_t ack) const noexcept {
+    if (!f.out_known || !pxio::seq_before(f.out_una, ack) || pxio::seq_before(f.out_next, ack)) return;
+    f.out_una = ack;
+    f.rtx_count = 0;
+  }
   void lower_path(const Item& it, Flow& f, uint16_t mtu) noexcept;
   void take_too_big_from_outside(const TooBig& e, Flow& f) noexcept;
   void take_too_big_from_inside(const TooBig& e, Flow& f) noexcept;
@@ -91,6 +102,7 @@ class Translator {
   pxio::Nanos icmp_refill_{0};
   uint32_t icmp_tokens_ = 0;
   std::array<Item, pxio::kBurst> items_;
+  std::array<pxio::PlainSegment, pxio::kBurst> plain_;
 };
 
 }  // namespace pxgw

@@ -1,36 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pxio/dp/flow_table.h"
 
-#include <rte_prefetch.h>
-#include <sys/mman.h>
-
 #include <bit>
 #include <cstring>
-#include <new>
 #include <random>
 
 #include "pxio/dp/pkt.h"
 
 namespace pxio {
-namespace {
-
-// Zeroed memory that costs nothing until it is touched.
-template <typename T>
-T* map_zeroed(size_t n) {
-  void* p = mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw std::bad_alloc();
-  return static_cast<T*>(p);
-}
-
-// Folded 128-bit product: every bit of the result depends on all bits of both factors.
-inline uint64_t mix(uint64_t a, uint64_t b) {
-  const auto p = static_cast<unsigned __int128>(a) * b;
-  return static_cast<uint64_t>(p) ^ static_cast<uint64_t>(p >> 64);
-}
-
-}  // namespace
-
 FlowKey make_key(const rte_mbuf& m, const PacketView& v, Direction d) noexcept {
   FlowKey k;
   const uint8_t* p = data(m);
@@ -68,47 +45,9 @@ FlowTable::FlowTable(uint32_t capacity) : capacity_(capacity) {
   mask_ = buckets - 1;
   std::random_device rd;
   for (uint64_t& s : secret_) s = (uint64_t{rd()} << 32 | rd()) | 1;
-  buckets_ = map_zeroed<Bucket>(buckets);
-  flows_ = map_zeroed<Flow>(size_t{capacity} + 1);
-  rest_ = map_zeroed<Rest>(size_t{capacity} + 1);
-}
-
-FlowTable::~FlowTable() {
-  munmap(buckets_, (mask_ + 1) * sizeof(Bucket));
-  munmap(flows_, (size_t{capacity_} + 1) * sizeof(Flow));
-  munmap(rest_, (size_t{capacity_} + 1) * sizeof(Rest));
-}
-
-uint64_t FlowTable::hash(const FlowKey& key) const noexcept {
-  uint64_t h = mix(key.addr[0] ^ secret_[0], (uint64_t{key.ports} << 32 | key.version) ^ secret_[1]);
-  h = mix(h ^ key.vlan, secret_[2]);
-  if (key.version == 6) {
-    h = mix(h ^ key.addr[1], key.addr[2] ^ secret_[0]);
-    h = mix(h ^ key.addr[3], secret_[1]);
-  }
-  return h;
-}
-
-void FlowTable::prefetch(uint64_t hash) const noexcept { rte_prefetch0(&buckets_[bucket_of(hash)]); }
-
-bool FlowTable::matches(uint32_t i, const FlowKey& key) const noexcept {
-  const Flow& f = flows_[i];
-  if (f.addr0 != key.addr[0] || f.ports != key.ports || f.vlan != key.vlan || f.version != key.version)
-    return false;
-  return key.version == 4 || std::memcmp(&rest_[i], &key.addr[1], sizeof(Rest)) == 0;
-}
-
-Flow* FlowTable::find_in(const Bucket& b, uint16_t tag, const FlowKey& key) noexcept {
-  for (unsigned k = 0; k < 8; ++k)
-    if (b.tag[k] == tag && b.flow[k] != 0 && matches(b.flow[k], key)) return &flows_[b.flow[k]];
-  return nullptr;
-}
-
-Flow* FlowTable::find(const FlowKey& key, uint64_t hash) noexcept {
-  const uint16_t tag = tag_of(hash);
-  const uint64_t first = bucket_of(hash);
-  if (Flow* f = find_in(buckets_[first], tag, key)) return f;
-  return find_in(buckets_[other_bucket(first, tag)], tag, key);
+  buckets_ = make_zeroed<Bucket>(buckets);
+  flows_ = make_zeroed<Flow>(size_t{capacity} + 1);
+  rest_ = make_zeroed<Rest>(size_t{capacity} + 1);
 }
 
 Flow* FlowTable::insert(const FlowKey& key, uint64_t hash) noexcept {

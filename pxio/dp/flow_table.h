@@ -5,13 +5,18 @@
 // leaves the flow untranslated. The hash is keyed, since strangers choose addresses and ports.
 // One table per worker; worker thread.
 #pragma once
+#include <emmintrin.h>
+#include <rte_prefetch.h>
+
 #include <array>
+#include <cstring>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "pxio/dp/packet_view.h"
 #include "pxio/dp/units.h"
+#include "pxio/dp/zeroed.h"
 
 struct rte_mbuf;
 
@@ -78,13 +83,25 @@ class FlowTable {
  public:
   // Throws std::bad_alloc. Memory is reserved at once and touched as flows come.
   explicit FlowTable(uint32_t capacity);
-  ~FlowTable();
   FlowTable(const FlowTable&) = delete;
   FlowTable& operator=(const FlowTable&) = delete;
 
-  uint64_t hash(const FlowKey& key) const noexcept;
-  void prefetch(uint64_t hash) const noexcept;
-  Flow* find(const FlowKey& key, uint64_t hash) noexcept;
+  uint64_t hash(const FlowKey& key) const noexcept {
+    uint64_t h = mix(key.addr[0] ^ secret_[0], (uint64_t{key.ports} << 32 | key.version) ^ secret_[1]);
+    h = mix(h ^ key.vlan, secret_[2]);
+    if (key.version == 6) {
+      h = mix(h ^ key.addr[1], key.addr[2] ^ secret_[0]);
+      h = mix(h ^ key.addr[3], secret_[1]);
+    }
+    return h;
+  }
+  void prefetch(uint64_t hash) const noexcept { rte_prefetch0(&buckets_[bucket_of(hash)]); }
+  Flow* find(const FlowKey& key, uint64_t hash) noexcept {
+    const uint16_t tag = tag_of(hash);
+    const uint64_t first = bucket_of(hash);
+    if (Flow* f = find_in(buckets_[first], tag, key)) return f;
+    return find_in(buckets_[other_bucket(first, tag)], tag, key);
+  }
   // A new flow with the key set and all else as constructed; null where there is no room. The key must
   // not be in the table.
   Flow* insert(const FlowKey& key, uint64_t hash) noexcept;
@@ -94,7 +111,7 @@ class FlowTable {
   uint32_t capacity() const noexcept { return capacity_; }
   FlowKey key_of(const Flow& flow) const noexcept;
   Flow& at(uint32_t index) noexcept { return flows_[index]; }
-  uint32_t index_of(const Flow& f) const noexcept { return static_cast<uint32_t>(&f - flows_); }
+  uint32_t index_of(const Flow& f) const noexcept { return static_cast<uint32_t>(&f - flows_.get()); }
   // Visits the next `count` slots in turn, calling f(Flow&) for those in use; f may erase that flow.
   template <typename F>
   void sweep(uint32_t count, F f) noexcept {
@@ -121,8 +138,28 @@ class FlowTable {
     return (bucket ^ (uint64_t{tag} * 0x5bd1e995u + 1)) & mask_;
   }
   static uint16_t tag_of(uint64_t hash) { return static_cast<uint16_t>(hash >> 48); }
-  Flow* find_in(const Bucket& b, uint16_t tag, const FlowKey& key) noexcept;
-  bool matches(uint32_t index, const FlowKey& key) const noexcept;
+  // Folded 128-bit product: every bit of the result depends on all bits of both factors.
+  static uint64_t mix(uint64_t a, uint64_t b) {
+    const auto p = static_cast<unsigned __int128>(a) * b;
+    return static_cast<uint64_t>(p) ^ static_cast<uint64_t>(p >> 64);
+  }
+  Flow* find_in(const Bucket& b, uint16_t tag, const FlowKey& key) noexcept {
+    const __m128i same = _mm_cmpeq_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(b.tag.data())),
+                                         _mm_set1_epi16(static_cast<int16_t>(tag)));
+    // Two bits a tag.
+    for (auto hits = static_cast<unsigned>(_mm_movemask_epi8(same)); hits != 0;) {
+      const auto k = static_cast<unsigned>(__builtin_ctz(hits)) / 2;
+      if (b.flow[k] != 0 && matches(b.flow[k], key)) return &flows_[b.flow[k]];
+      hits &= ~(3u << (2 * k));
+    }
+    return nullptr;
+  }
+  bool matches(uint32_t i, const FlowKey& key) const noexcept {
+    const Flow& f = flows_[i];
+    if (f.addr0 != key.addr[0] || f.ports != key.ports || f.vlan != key.vlan || f.version != key.version)
+      return false;
+    return key.version == 4 || std::memcmp(&rest_[i], &key.addr[1], sizeof(Rest)) == 0;
+  }
 
   uint32_t capacity_;
   uint32_t size_ = 0;
@@ -131,9 +168,9 @@ class FlowTable {
   uint32_t hand_ = 0;
   uint64_t mask_;
   std::array<uint64_t, 3> secret_;
-  Bucket* buckets_ = nullptr;
-  Flow* flows_ = nullptr;
-  Rest* rest_ = nullptr;
+  ZeroedArray<Bucket> buckets_;
+  ZeroedArray<Flow> flows_;
+  ZeroedArray<Rest> rest_;
 };
 
 }  // namespace pxio

@@ -6,14 +6,11 @@
 #include <cstring>
 
 #include "pxio/dp/checksum.h"
+#include "pxio/dp/merge_plain.h"
 
 namespace pxio {
 namespace {
 
-// A flow that has sent this many full segments back to back is in bulk transfer.
-constexpr uint8_t kBulkThreshold = 2, kBulkMax = 15;
-// Below this no segment counts as full: MSS 536 less the longest options leaves 496.
-constexpr uint16_t kLeastFull = 496;
 constexpr uint8_t kSmallRun = 16;
 // Buffers held at most, for each slot: a jumbo of six segments takes six, most slots hold fewer.
 constexpr uint32_t kBuffersPerSlot = 4;
@@ -27,17 +24,6 @@ constexpr std::array<uint64_t Counters::*, 14> kEndCounter = {
     &Counters::merge_end_drain,
 };
 
-uint32_t to_micros(Nanos t) { return static_cast<uint32_t>(t.count() >> 10); }
-
-// Sum of the payload, from the checksum that covers it: what makes the whole segment zero.
-uint16_t payload_sum(const rte_mbuf& m, const PacketView& v) {
-  const uint32_t l4_len = v.ip_len - v.l3_len;
-  const uint64_t pseudo =
-      v.version == 4 ? pseudo_sum(header_at<Ipv4Header>(m, v.l2_len), kProtoTcp, l4_len)
-                     : pseudo_sum(header_at<Ipv6Header>(m, v.l2_len), kProtoTcp, l4_len);
-  return static_cast<uint16_t>(~fold(pseudo + sum_words(data(m) + v.l4_off(), v.l4_len)));
-}
-
 bool options_equal(const uint8_t* a, const uint8_t* b, unsigned len, unsigned ts_off) {
   if (ts_off == 0) return std::memcmp(a + kTcpHeaderLen, b + kTcpHeaderLen, len - kTcpHeaderLen) == 0;
   return std::memcmp(a + kTcpHeaderLen, b + kTcpHeaderLen, ts_off - kTcpHeaderLen) == 0 &&
@@ -47,16 +33,29 @@ bool options_equal(const uint8_t* a, const uint8_t* b, unsigned len, unsigned ts
 }  // namespace
 
 Merger::Merger(FlowTable& flows, uint32_t slots, Limits limits, Sink sink, Counters& counters)
-    : flows_(flows), limits_(limits), sink_(sink), count_(counters),
-      holds_(std::make_unique<Hold[]>(size_t{slots} + 1)), max_buffers_(slots * kBuffersPerSlot) {
+    : flows_(flows), sink_(sink), count_(counters),
+      holds_(make_zeroed<Hold>(size_t{slots} + 1)), links_(make_zeroed<Link>(size_t{slots} + 1)),
+      max_buffers_(slots * kBuffersPerSlot) {
+  set_limits(limits);
   for (uint32_t i = slots; i != 0; --i) {
-    holds_[i].next = free_;
+    links_[i].next = free_;
     free_ = i;
   }
 }
 
+void Merger::set_limits(Limits limits) noexcept {
+  limits_ = limits;
+  // A shorter one than the unit counts as one, zero stays zero.
+  hold_us_ = limits.hold > Nanos(0) ? std::max(1u, to_micros(limits.hold)) : 0;
+  max_chain_ = static_cast<uint8_t>(std::min<unsigned>(limits.max_segs, UINT8_MAX));
+}
+
 Merger::~Merger() {
-  for (uint32_t s = holds_[0].next; s != 0; s = holds_[s].next) PktPtr(holds_[s].head).reset();
+  for (uint32_t s = links_[0].next; s != 0; s = links_[s].next) {
+    Hold& h = holds_[s];
+    h.head->nb_segs = h.buffers;
+    PktPtr(h.head).reset();
+  }
 }
 
 void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcept {
@@ -71,22 +70,19 @@ void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcep
   }
   const bool full = segment == flow.full_payload && segment >= kLeastFull && v.payload_len % segment == 0;
   const uint8_t bulk_segs = bulk_segments(*pkt, v);
-  if (full) {
-    const bool close = to_micros(now) - flow.last_in <= to_micros(limits_.hold);
-    flow.bulk = close ? std::min<uint8_t>(kBulkMax, static_cast<uint8_t>(flow.bulk + 1))
-                      : static_cast<uint8_t>(flow.bulk / 2);
-  }
-  flow.last_in = to_micros(now);
-  flow.next_seq = v.seq + v.payload_len;  // a FIN counts one more, but nothing follows it
+  const uint32_t now_us = to_micros(now);
+  if (full) note_full(flow, now_us);
+  flow.last_in = now_us;
 
   if (flow.hold != 0) {
-    const End end = mismatch(holds_[flow.hold], *pkt, v);
+    const End end = mismatch(holds_[flow.hold], flow, *pkt, v);
     if (end != End::kNone) {
       flush_slot(flow.hold, end, now);
     } else {
       join(holds_[flow.hold], std::move(pkt), v);
     }
   }
+  flow.next_seq = v.seq + v.payload_len;  // a FIN counts one more, but nothing follows it
   if (pkt && !start(flow, pkt, v, now)) {
     ++count_.merge_no_hold;
     sink_.tx->push(std::move(pkt));
@@ -95,34 +91,26 @@ void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcep
   Hold& h = holds_[flow.hold];
   ++count_.merge_held_segs;
   h.bulk_segs = static_cast<uint8_t>(h.bulk_segs + bulk_segs);
-  h.end_flags = static_cast<uint8_t>(v.flags & (kPsh | kFin));
-  h.keep = full && flow.bulk >= kBulkThreshold && limits_.hold > Nanos(0);
-  if (h.end_flags != 0) {
-    flush_slot(flow.hold, End::kPush, now);
-  } else if (uint32_t{h.ip_len} + flow.full_payload > flow.merge_cap) {
-    flush_slot(flow.hold, End::kFull, now);
-  } else if (limits_.early_segs > 1 && h.segs >= limits_.early_segs && flow.early < limits_.early_packets) {
-    flush_slot(flow.hold, End::kSegs, now);
-  } else if (fresh_n_ < fresh_.size()) {
-    fresh_[fresh_n_++] = flow.hold;
-  } else {
-    flush_slot(flow.hold, End::kBurstEnd, now);
-  }
+  h.keep = full && flow.bulk >= kBulkThreshold && hold_us_ != 0;
+  after(flow, h, static_cast<uint8_t>(v.flags & (kPsh | kFin)), now);
 }
 
 bool Merger::start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noexcept {
-  const uint32_t slot = free_;
-  if (slot == 0 || held_buffers_ + pkt->nb_segs > max_buffers_) return false;
-  Hold& h = holds_[slot];
-  free_ = h.next;
-  h.payload_sum = payload_sum(*pkt, v);
-  held_buffers_ += pkt->nb_segs;
-  ++held_;
+  if (free_ == 0 || held_buffers_ + pkt->nb_segs > max_buffers_ || pkt->nb_segs > UINT8_MAX) return false;
+  Hold& h = holds_[take_slot(flow, now)];
+  const uint8_t* p = data(*pkt);
+  const uint8_t* ip = p + v.l2_len;
+  h.v6 = v.version == 6;
+  h.header_sums = header_sum(ip, h.v6, v.l3_len, v.l4_len, v.ip_len);
+  h.same = same_of(ip, h.v6, v.flags, v.l4_len, stamp_of(ip + v.l3_len, v));
+  h.macs_a = v.l2_len != 0 ? load<uint64_t>(p) : 0;
+  h.macs_b = v.l2_len != 0 ? load<uint32_t>(p + 8) : 0;
+  h.priorities = priorities_of(p, v.l2_len);
+  h.buffers = static_cast<uint8_t>(pkt->nb_segs);
+  held_buffers_ += h.buffers;
+  h.padded = pkt->pkt_len != v.l2_len + v.ip_len;
   h.head = pkt.release();
   h.last = rte_pktmbuf_lastseg(h.head);
-  h.since = now;
-  h.flow = flows_.index_of(flow);
-  h.next_seq = v.seq + v.payload_len;
   h.ack = v.ack;
   h.tsval = v.tsval;
   h.tsecr = v.tsecr;
@@ -133,66 +121,54 @@ bool Merger::start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noex
   h.l2_len = v.l2_len;
   h.l4_len = v.l4_len;
   h.ts_off = v.ts_off;
-  h.v6 = v.version == 6;
-  h.next = 0;
-  h.prev = holds_[0].prev;
-  holds_[h.prev].next = slot;
-  holds_[0].prev = slot;
-  flow.hold = slot;
   return true;
 }
 
 // All that must be equal for a segment to join, one test a field.
-End Merger::mismatch(const Hold& h, const rte_mbuf& m, const PacketView& v) const noexcept {
-  const Flow& flow = flows_.at(h.flow);
-  if (v.seq != h.next_seq) return End::kGap;
+End Merger::mismatch(const Hold& h, const Flow& flow, const rte_mbuf& m, const PacketView& v) const noexcept {
+  if (v.seq != flow.next_seq) return End::kGap;
   if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD) return End::kChecksum;
-  const uint8_t* a = data(*h.head);
-  const uint8_t* b = data(m);
-  const auto& tcp = header_at<TcpHeader>(*h.head, h.l2_len + (h.v6 ? kIpv6HeaderLen : kIpv4HeaderLen));
-  if (((tcp.flags() ^ v.flags) & ~(kPsh | kFin)) != 0) return End::kFlags;
-  if (v.l4_len != h.l4_len || v.ts_off != h.ts_off) return End::kOptions;
-  if (v.l4_len != kTcpHeaderLen &&
-      !options_equal(reinterpret_cast<const uint8_t*>(&tcp), b + v.l4_off(), v.l4_len, v.ts_off)) {
-    return End::kOptions;
+  const uint8_t* p = data(m);
+  const uint8_t* ip = p + v.l2_len;
+  const uint8_t* tcp = ip + v.l3_len;
+  const uint64_t differs = h.same ^ same_of(ip, v.version == 6, v.flags, v.l4_len, stamp_of(tcp, v));
+  if ((differs >> kFlagsAt & 0xfff) != 0) return End::kFlags;
+  if (differs >> kLengthAt != 0) return End::kOptions;
+  if (other_options(h.same)) {
+    const uint8_t* first = data(*h.head) + h.l2_len + (h.v6 ? kIpv6HeaderLen : kIpv4HeaderLen);
+    if (!options_equal(first, tcp, v.l4_len, v.ts_off)) return End::kOptions;
   }
-  if (v.l2_len != h.l2_len || std::memcmp(a, b, v.l2_len) != 0) return End::kHeaders;
-  if (h.v6) {
-    const auto& x = header_at<Ipv6Header>(*h.head, h.l2_len);
-    const auto& y = header_at<Ipv6Header>(m, v.l2_len);
-    if (x.version_class_flow != y.version_class_flow) return End::kHeaders;  // class and flow label
-    if (x.hop_limit != y.hop_limit) return End::kHeaders;
-  } else {
-    const auto& x = header_at<Ipv4Header>(*h.head, h.l2_len);
-    const auto& y = header_at<Ipv4Header>(m, v.l2_len);
-    if (x.tos != y.tos) return End::kHeaders;
-    if (x.ttl != y.ttl) return End::kHeaders;
-    if (x.frag != y.frag) return End::kHeaders;  // DF and the reserved bit
-  }
+  // TOS or class, TTL or hop limit, DF and the reserved bit, or the flow label.
+  if (differs != 0 || v.l2_len != h.l2_len) return End::kHeaders;
+  if (v.l2_len != 0 && (load<uint64_t>(p) != h.macs_a || load<uint32_t>(p + 8) != h.macs_b)) return End::kHeaders;
+  if (priorities_of(p, v.l2_len) != h.priorities) return End::kHeaders;
   if (seq_before(v.ack, h.ack)) return End::kBackward;
   if (v.ts_off != 0 && (seq_before(v.tsval, h.tsval) || seq_before(v.tsecr, h.tsecr)))
     return End::kBackward;
   if (uint32_t{h.ip_len} + v.payload_len > flow.merge_cap) return End::kFull;
-  if (h.head->nb_segs + m.nb_segs > limits_.max_segs || h.segs == UINT8_MAX) return End::kSegs;
+  if (unsigned{h.buffers} + m.nb_segs > max_chain_ || h.segs == UINT8_MAX)
+    return End::kSegs;
   if (held_buffers_ + m.nb_segs > max_buffers_) return End::kSegs;
   return End::kNone;
 }
 
 void Merger::join(Hold& h, PktPtr pkt, const PacketView& v) noexcept {
-  rte_mbuf& head = *h.head;
-  const unsigned before = head.nb_segs;
-  if (h.segs == 1) {  // until here it could have left as it came, padding and all
-    trim_to(head, uint32_t{h.l2_len} + h.ip_len);
-    h.last = rte_pktmbuf_lastseg(&head);
+  if (h.padded) {  // until here it could have left as it came
+    trim_to(*h.head, uint32_t{h.l2_len} + h.ip_len);
+    h.last = rte_pktmbuf_lastseg(h.head);
+    held_buffers_ -= h.buffers - h.head->nb_segs;
+    h.buffers = static_cast<uint8_t>(h.head->nb_segs);
+    h.padded = false;
   }
   const unsigned payload_before = h.ip_len - (h.v6 ? kIpv6HeaderLen : kIpv4HeaderLen) - h.l4_len;
-  const uint16_t sum = payload_sum(*pkt, v);
-  h.payload_sum = fold(uint64_t{h.payload_sum} + (payload_before % 2 != 0 ? swap_odd(sum) : sum));
+  const uint32_t sum = header_sum(data(*pkt) + v.l2_len, h.v6, v.l3_len, v.l4_len, v.ip_len);
+  h.header_sums += payload_before % 2 != 0 ? swap_odd(fold(sum)) : sum;
   trim_to(*pkt, v.l2_len + v.ip_len);
-  PktPtr payload(strip_front(pkt.release(), static_cast<uint16_t>(v.header_len())));
-  h.last = append(head, *h.last, std::move(payload));
-  held_buffers_ += head.nb_segs - before;
-  h.next_seq += v.payload_len;
+  rte_mbuf* payload = strip_front(pkt.release(), static_cast<uint16_t>(v.header_len()));
+  h.last->next = payload;
+  h.last = rte_pktmbuf_lastseg(payload);
+  h.buffers = static_cast<uint8_t>(h.buffers + payload->nb_segs);
+  held_buffers_ += payload->nb_segs;
   h.ip_len = static_cast<uint16_t>(h.ip_len + v.payload_len);
   h.ack = v.ack;
   h.tsval = v.tsval;
@@ -201,14 +177,16 @@ void Merger::join(Hold& h, PktPtr pkt, const PacketView& v) noexcept {
   ++h.segs;
 }
 
-void Merger::finish_headers(Hold& h) noexcept {
+void Merger::finish_headers(Hold& h, uint8_t end_flags) noexcept {
   rte_mbuf& m = *h.head;
+  m.nb_segs = h.buffers;
+  m.pkt_len = uint32_t{h.l2_len} + h.ip_len;
   const unsigned l3 = h.v6 ? kIpv6HeaderLen : kIpv4HeaderLen;
   const uint32_t l4_len = h.ip_len - l3;
   auto& tcp = header_at<TcpHeader>(m, h.l2_len + l3);
   tcp.ack = be32(h.ack);
   tcp.window = be16(h.window);
-  tcp.off_flags.bytes[1] |= h.end_flags;
+  tcp.off_flags.bytes[1] |= end_flags;
   if (h.ts_off != 0) {
     const be32 tsecr(h.tsecr);
     std::memcpy(reinterpret_cast<uint8_t*>(&tcp) + h.ts_off + 4, &tsecr, 4);
@@ -226,15 +204,16 @@ void Merger::finish_headers(Hold& h) noexcept {
     sum = pseudo_sum(ip, kProtoTcp, l4_len);
   }
   tcp.checksum = be16(0);
-  sum += sum_words(&tcp, h.l4_len) + h.payload_sum;
+  sum += sum_words(&tcp, h.l4_len) + static_cast<uint16_t>(~fold(h.header_sums));
   tcp.checksum = be16::from_raw(static_cast<uint16_t>(~fold(sum)));
 }
 
-void Merger::flush_slot(uint32_t slot, End why, Nanos now) noexcept {
+void Merger::flush_slot(uint32_t slot, End why, Nanos now, uint8_t end_flags) noexcept {
   Hold& h = holds_[slot];
-  Flow& flow = flows_.at(h.flow);
+  Link& l = links_[slot];
+  Flow& flow = flows_.at(l.flow);
   if (h.segs > 1) {
-    finish_headers(h);
+    finish_headers(h, end_flags);
     if (flow.early != UINT8_MAX) ++flow.early;
     ++count_.merge_out_merged;
     count_.merge_out_segs += h.segs;
@@ -242,16 +221,16 @@ void Merger::flush_slot(uint32_t slot, End why, Nanos now) noexcept {
   if (uint32_t{h.ip_len} + flow.full_payload > flow.merge_cap) count_.merge_bulk_full += h.bulk_segs;
   if (h.ip_len >= 8000) count_.merge_bulk_jumbo += h.bulk_segs;
   ++(count_.*kEndCounter[static_cast<size_t>(why)]);
-  const auto held_us = static_cast<uint64_t>(std::max<int64_t>(0, (now - h.since).count())) / 1000;
+  const auto held_us = static_cast<uint64_t>(std::max<int64_t>(0, (now - l.since).count())) / 1000;
   ++(*sink_.hold_histogram)[std::min<size_t>(std::bit_width(held_us), sink_.hold_histogram->size() - 1)];
   flow.hold = 0;
-  holds_[h.prev].next = h.next;
-  holds_[h.next].prev = h.prev;
+  links_[l.prev].next = l.next;
+  links_[l.next].prev = l.prev;
   --held_;
-  held_buffers_ -= h.head->nb_segs;
+  held_buffers_ -= h.buffers;
   PktPtr out(h.head);
   h.head = nullptr;
-  h.next = free_;
+  l.next = free_;
   free_ = slot;
   sink_.tx->push(std::move(out));
 }
@@ -266,18 +245,18 @@ void Merger::end_burst(Nanos now) noexcept {
 }
 
 void Merger::flush_expired(Nanos now) noexcept {
-  for (uint32_t s = holds_[0].next; s != 0 && holds_[s].since + limits_.hold <= now; s = holds_[0].next)
+  for (uint32_t s = links_[0].next; s != 0 && links_[s].since + limits_.hold <= now; s = links_[0].next)
     flush_slot(s, End::kHold, now);
 }
 
 void Merger::flush_all(End why, Nanos now) noexcept {
-  while (holds_[0].next != 0) flush_slot(holds_[0].next, why, now);
+  while (links_[0].next != 0) flush_slot(links_[0].next, why, now);
   fresh_n_ = 0;
 }
 
 std::optional<Nanos> Merger::next_deadline() const noexcept {
-  if (holds_[0].next == 0) return std::nullopt;
-  return holds_[holds_[0].next].since + limits_.hold;
+  if (links_[0].next == 0) return std::nullopt;
+  return links_[links_[0].next].since + limits_.hold;
 }
 
 }  // namespace pxio

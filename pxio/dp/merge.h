@@ -9,15 +9,16 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "pxio/dp/counters.h"
 #include "pxio/dp/flow_table.h"
 #include "pxio/dp/packet_view.h"
 #include "pxio/dp/pkt.h"
+#include "pxio/dp/plain.h"
 #include "pxio/dp/tx_buffer.h"
 #include "pxio/dp/units.h"
+#include "pxio/dp/zeroed.h"
 
 namespace pxio {
 
@@ -27,6 +28,8 @@ enum class End : uint8_t {
   kOther, kDrain,
 };
 
+// Below this no segment counts as full: MSS 536 less the longest options leaves 496.
+inline constexpr uint16_t kLeastFull = 496;
 // A segment of this payload and more counts as bulk for the yield.
 inline constexpr uint16_t kBulkPayload = 1000;
 
@@ -64,6 +67,23 @@ class Merger {
   // The next data segment of `flow`: kTcp, payload, ACK set, none of SYN, RST, URG or reserved bits,
   // options that parse, sequence number not behind flow.next_seq; flow.merge_cap holds it.
   void add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcept;
+  // The same for the usual case, without a parsed view: a plain segment that carries on, of the flow's full
+  // size, which is above the least that counts as full, within flow.merge_cap. False: it needs add();
+  // nothing has changed. Defined in merge_plain.h.
+  // `ack` is the segment's, `now_us` is to_micros(now). The caller counts what went in, see note_plain().
+  bool add_plain(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+                 uint32_t now_us) noexcept;
+  // Of a burst: segments that add_plain() took, and those of them that are bulk.
+  void note_plain(uint32_t segs, uint32_t bulk) noexcept {
+    count_.merge_in_segs += segs;
+    count_.merge_held_segs += segs;
+    count_.merge_bulk_in += bulk;
+  }
+  // Brings near what add_plain() will touch.
+  void prefetch(const Flow& flow) const noexcept { rte_prefetch0(&holds_[flow.hold]); }
+  void prefetch_last(const Flow& flow) const noexcept {
+    if (flow.hold != 0) rte_prefetch0(&holds_[flow.hold].last->next);
+  }
   // What is held for the flow leaves, for the given reason.
   void flush(Flow& flow, End why, Nanos now) noexcept {
     if (flow.hold != 0) flush_slot(flow.hold, why, now);
@@ -74,46 +94,63 @@ class Merger {
   void flush_all(End why, Nanos now) noexcept;
   std::optional<Nanos> next_deadline() const noexcept;
 
-  void set_limits(Limits limits) noexcept { limits_ = limits; }
+  void set_limits(Limits limits) noexcept;
   uint32_t held() const noexcept { return held_; }
   uint32_t held_buffers() const noexcept { return held_buffers_; }
 
  private:
+  // One packet under construction. What a further segment is compared with stands here, so that the
+  // head's own lines are touched again only when it leaves.
   struct alignas(64) Hold {
-    rte_mbuf* head;
+    rte_mbuf* head;              // null: the slot is free
     rte_mbuf* last;
-    Nanos since;
-    uint32_t flow;
-    uint32_t next_seq;
+    uint64_t same;               // what must be equal, see same_of()
+    uint64_t macs_a;             // the addresses' first eight bytes
+    uint32_t macs_b;             // and last four
     uint32_t ack, tsval, tsecr;  // of the last segment
-    uint32_t prev, next;         // by `since`; the list of free slots uses `next`
-    uint16_t payload_sum;
+    uint32_t header_sums;        // of all segments, see header_sum(): their payload's, complemented
     uint16_t window;
     uint16_t ip_len;
-    uint8_t segs;
-    uint8_t bulk_segs;
-    uint8_t end_flags;           // PSH and FIN of the last segment
+    uint8_t segs, bulk_segs;
+    uint8_t buffers;
     uint8_t l2_len, l4_len, ts_off;
-    bool keep;                   // stays beyond its burst
-    bool v6;
+    uint8_t priorities;          // of both VLAN tags
+    bool v6 : 1;
+    bool keep : 1;               // stays beyond its burst
+    bool padded : 1;             // the head has Ethernet padding
   };
-  static_assert(sizeof(Hold) <= 128);
+  static_assert(sizeof(Hold) == 64);
+  struct Link {                  // order of age; slot 0 anchors the list; free slots use `next`
+    uint32_t prev, next;
+    uint32_t flow;
+    uint32_t unused;
+    Nanos since;
+  };
 
   bool start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noexcept;
-  End mismatch(const Hold& h, const rte_mbuf& m, const PacketView& v) const noexcept;
+  End mismatch(const Hold& h, const Flow& flow, const rte_mbuf& m, const PacketView& v) const noexcept;
   void join(Hold& h, PktPtr pkt, const PacketView& v) noexcept;
-  void flush_slot(uint32_t slot, End why, Nanos now) noexcept;
-  static void finish_headers(Hold& h) noexcept;
+  uint32_t take_slot(Flow& flow, Nanos now) noexcept;
+  void after(Flow& flow, Hold& h, uint8_t end_flags, Nanos now) noexcept;
+  void note_full(Flow& flow, uint32_t now_us) const noexcept;
+  template <bool kV6, bool kStamps>
+  bool add_plain_as(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+                    uint32_t now_us) noexcept;
+  void flush_slot(uint32_t slot, End why, Nanos now, uint8_t end_flags = 0) noexcept;
+  static void finish_headers(Hold& h, uint8_t end_flags) noexcept;
 
   FlowTable& flows_;
   Limits limits_;
+  uint32_t hold_us_;      // limits_.hold in units of 1024 ns; 0: nothing stays beyond its burst
+  uint8_t max_chain_;     // buffers in one packet at most
   Sink sink_;
   Counters& count_;
-  std::unique_ptr<Hold[]> holds_;  // slot 0 anchors the list
+  ZeroedArray<Hold> holds_;
+  ZeroedArray<Link> links_;
   uint32_t free_ = 0;
   uint32_t held_ = 0, held_buffers_ = 0;
   uint32_t max_buffers_;
-  std::array<uint32_t, kBurst> fresh_;  // slots that grew in this burst
+  std::array<uint32_t, kBurst> fresh_;  // slots that grew in this burst and won't stay
   uint16_t fresh_n_ = 0;
 };
 

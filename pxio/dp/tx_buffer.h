@@ -13,10 +13,14 @@ namespace pxio {
 // Upper bounds of the bins of a size histogram, in bytes of IP packet; one more bin is open.
 inline constexpr std::array<uint32_t, 9> kSizeBounds = {64, 128, 256, 576, 1280, 1500, 4000, 8000, 9000};
 using SizeHistogram = std::array<uint64_t, kSizeBounds.size() + 1>;
+inline constexpr auto kSizeBins = [] {  // by words of four bytes: every bound is a multiple of that
+  std::array<uint8_t, kSizeBounds.back() / 4 + 1> bins{};
+  for (size_t i = 0; i < bins.size(); ++i)
+    for (uint32_t bound : kSizeBounds) bins[i] = static_cast<uint8_t>(bins[i] + (4 * i > bound));
+  return bins;
+}();
 inline size_t size_bin(uint32_t ip_len) {
-  size_t k = 0;
-  for (uint32_t bound : kSizeBounds) k += ip_len > bound;
-  return k;
+  return ip_len <= kSizeBounds.back() ? kSizeBins[(ip_len + 3) / 4] : kSizeBounds.size();
 }
 
 class TxBuffer {

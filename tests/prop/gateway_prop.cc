@@ -5,6 +5,7 @@
 #include <map>
 #include <rapidcheck.h>
 
+#include "pxgw/ctl/stats.h"
 #include "tests/prop/model.h"
 #include "tests/prop/traffic.h"
 #include "tests/support/bed.h"
@@ -236,4 +237,38 @@ TEST_CASE("Any traffic: what one gateway split, another merges into the same str
     check_inbound(back, far, policy);
     check_balance(other);
   });
+}
+
+// Segments in one buffer take the short way through the gateway, those whose headers lie in two don't.
+TEST_CASE("Any traffic: the short way does what the long one does", "[prop]") {
+  const auto peers = make_peers();
+  uint64_t merged = 0;
+  property("short way, long way", 1500, [&] {
+    const auto steps = *traffic();
+    pxgw::Policy policy;
+    std::vector<Sent> sent = make_traffic(peers, steps);
+    Run runs[2];
+    std::string counts[2];
+    for (int way = 0; way < 2; ++way) {
+      Bed bed(policy);
+      open_all(bed, peers);
+      if (way == 1)
+        for (Sent& s : sent)
+          if (s.frame.cuts.empty() && s.frame.bytes.size() > 40) s.frame.cuts = {30};
+      runs[way] = drive(bed, sent);
+      check_balance(bed);
+      counts[way] = pxgw::to_json(bed.count()).dump();
+      merged += bed.count().engine.merge_out_merged;
+    }
+    RC_ASSERT(counts[0] == counts[1]);
+    for (const auto side : {&Run::inside, &Run::outside}) {
+      const auto &a = runs[0].*side, &b = runs[1].*side;
+      RC_ASSERT(a.size() == b.size());
+      for (size_t i = 0; i < a.size(); ++i) {
+        RC_ASSERT(a[i].frame == b[i].frame);
+        RC_ASSERT(a[i].time == b[i].time);
+      }
+    }
+  });
+  CHECK(merged > 100);
 }

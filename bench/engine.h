@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is measured: something that takes packets from rings and puts packets into rings.
+#pragma once
+#include <rte_ring.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/frames.h"
+#include "pxgw/dp/worker.h"
+
+namespace bench {
+
+struct RingFree {
+  void operator()(rte_ring* r) const { rte_ring_free(r); }
+};
+using Ring = std::unique_ptr<rte_ring, RingFree>;
+// Throws std::runtime_error where memory is short. `size` is a power of two.
+Ring make_ring(const std::string& name, uint32_t size);
+
+// The rings around a subject: what comes in on either port, and what leaves on it.
+struct Wires {
+  explicit Wires(uint32_t size);
+  Ring from_outside, from_inside, to_outside, to_inside;
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  // One burst of each ring, if there is one.
+  virtual void poll() noexcept = 0;
+  // What it still holds leaves.
+  virtual void drain() noexcept = 0;
+};
+
+// A port whose wire is two rings.
+class RingPort final : public pxio::Port {
+ public:
+  RingPort(rte_ring* in, rte_ring* out) : in_(in), out_(out) {}
+  uint16_t rx_burst(uint16_t, rte_mbuf** pkts, uint16_t n) noexcept override {
+    return static_cast<uint16_t>(rte_ring_sc_dequeue_burst(in_, reinterpret_cast<void**>(pkts), n, nullptr));
+  }
+  uint16_t tx_burst(uint16_t, rte_mbuf** pkts, uint16_t n) noexcept override {
+    return static_cast<uint16_t>(rte_ring_sp_enqueue_burst(out_, reinterpret_cast<void**>(pkts), n, nullptr));
+  }
+  // The wire's ends.
+  void inject(rte_mbuf* m) noexcept { rte_ring_sp_enqueue(in_, m); }
+  uint16_t collect(rte_mbuf** pkts, uint16_t n) noexcept {
+    return static_cast<uint16_t>(rte_ring_sc_dequeue_burst(out_, reinterpret_cast<void**>(pkts), n, nullptr));
+  }
+
+ private:
+  rte_ring* in_;
+  rte_ring* out_;
+};
+
+struct EngineOptions {
+  uint32_t flows = 1024;
+  pxio::Nanos hold = std::chrono::seconds(1);
+  pxio::Nanos poll_takes = std::chrono::microseconds(1);  // by which its clock goes on with each poll
+};
+
+// The gateway's worker as it ships.
+class Engine final : public Subject {
+ public:
+  Engine(const EngineOptions& options, Wires& wires, pxio::Buffers buffers);
+  // Opens all flows of `frames` by handshakes, whose packets come from `pool` and go back to it.
+  void open_flows(const Frames& frames, rte_mempool* pool);
+  void poll() noexcept override {
+    now_ += options_.poll_takes;
+    worker_->poll_once(now_);
+  }
+  void poll_at(pxio::Nanos now) noexcept { worker_->poll_once(now_ = now); }
+  void drain() noexcept override { worker_->drain(now_); }
+  pxgw::Counters counters();
+
+ private:
+  EngineOptions options_;
+  RingPort outside_, inside_;
+  pxgw::PolicySet policies_;
+  std::unique_ptr<pxgw::Worker> worker_;
+  pxio::Nanos now_{std::chrono::seconds(1)};
+};
+
+}  // namespace bench

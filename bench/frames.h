@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Writes the packets of the workloads into buffers: valid headers and checksums, payload of zeros.
+#pragma once
+#include <rte_mbuf.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "pxio/dp/units.h"
+
+namespace bench {
+
+struct Shape {
+  int version = 4;
+  bool timestamps = true;
+};
+
+// One end-to-end connection between an inside and an outside host.
+struct Flow {
+  uint32_t in_seq = 1, out_seq = 1;  // next byte of each direction
+  uint32_t tsval = 1;
+};
+
+class Frames {
+ public:
+  Frames(uint32_t flows, Shape shape);
+
+  // Handshake of flow f, three frames in turn: 0 SYN (from outside), 1 SYN-ACK, 2 ACK.
+  pxio::Direction handshake(uint32_t f, int step, rte_mbuf& m) const noexcept;
+  // The flow's next data segment in this direction, with `payload` bytes in this buffer alone.
+  void data(uint32_t f, pxio::Direction d, uint16_t payload, bool push, rte_mbuf& m) noexcept;
+  // The same in a chain whose buffers are large enough together; `m` has `payload` bytes of room behind
+  // the headers in the whole chain.
+  void data_chain(uint32_t f, pxio::Direction d, uint32_t payload, rte_mbuf& m) noexcept;
+  // A datagram that no stage translates.
+  void datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept;
+
+  uint16_t header_len() const { return header_len_; }
+  uint16_t full_payload() const { return static_cast<uint16_t>(1514 - header_len_); }
+  uint16_t jumbo_payload() const { return static_cast<uint16_t>(9014 - header_len_); }
+  uint32_t flows() const { return static_cast<uint32_t>(flows_.size()); }
+
+ private:
+  uint16_t write(uint32_t f, pxio::Direction d, uint32_t seq, uint32_t ack, uint8_t flags,
+                 uint32_t payload, uint16_t mss, uint8_t* p) const noexcept;
+  void describe(rte_mbuf& m) const noexcept;
+
+  Shape shape_;
+  uint16_t header_len_;
+  std::vector<Flow> flows_;
+};
+
+}  // namespace bench

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/run.h"
+
+#include <fmt/format.h>
+#include <rte_cycles.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "bench/engine.h"
+#include "bench/peers.h"
+#include "bench/traffic.h"
+#include "pxio/ctl/eal.h"
+#include "pxio/dp/pkt.h"
+
+namespace bench {
+namespace {
+
+constexpr uint32_t kGroup = 32;
+constexpr uint32_t kChunk = 32 * 1024;        // packets between rings, written at once where not warm
+constexpr uint64_t kCycleBytes = 256u << 20;  // that the buffers cycle through at least
+constexpr uint16_t kSmallRoom = 2048, kLargeRoom = 9600;
+
+// The time that reading the clock itself takes.
+uint64_t clock_cost() {
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t a = rte_rdtsc_precise();
+    least = std::min(least, rte_rdtsc_precise() - a);
+  }
+  return least;
+}
+
+class Bench {
+ public:
+  Bench(const Case& c, const Options& o);
+  Result run();
+
+ private:
+  struct Named {
+    std::string name;
+    std::unique_ptr<Subject> subject;
+    std::unique_ptr<Frames> frames;
+    std::unique_ptr<Arrivals> arrivals;
+    Engine* engine = nullptr;
+    uint64_t cycles = 0, counted = 0;
+    uint64_t drained = 0;  // buffers in what left last
+  };
+  void add(const std::string& name, std::unique_ptr<Subject> s);
+  void write(Named& s, rte_mbuf** pkts, uint32_t n);
+  void write_one(Named& s, rte_mbuf& m);
+  void feed(Named& s, uint32_t n);
+  void work(Named& s, uint32_t n);
+  void collect(Named& s, bool count);
+  void round(Named& s, uint32_t packets);
+  bool from_inside() const { return c_.work == Work::kSplit; }
+  bool jumbo() const { return c_.work == Work::kSplit; }
+
+  Case c_;
+  Options o_;
+  std::unique_ptr<CyclingPool> small_, large_;
+  std::unique_ptr<pxio::BufferPools> pools_;
+  Wires wires_;
+  std::optional<OtherCore> other_;
+  std::vector<Named> subjects_;
+  uint64_t clock_ = clock_cost();
+  uint32_t chunk_;
+};
+
+Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
+  pin_to(o.worker_cpu);
+  // A jumbo becomes seven, a merged packet has seven buffers.
+  chunk_ = jumbo() ? kChunk / 8 : kChunk;
+  const auto cycling = static_cast<uint32_t>(kCycleBytes / (kSmallRoom + 256u));
+  if (!jumbo()) small_ = std::make_unique<CyclingPool>("bench_small", std::max(cycling, c.flows * 7 + 2 * kChunk) * (c.work == Work::kLro ? 3 : 1), kSmallRoom);
+  if (jumbo() || c.work == Work::kBoth)
+    large_ = std::make_unique<CyclingPool>("bench_large", static_cast<uint32_t>(kCycleBytes / (kLargeRoom + 256u)), kLargeRoom);
+  pools_ = std::make_unique<pxio::BufferPools>(from_inside() || c.work == Work::kBoth ? 65536 : 1024, 1024);
+  if (c.lines == Lines::kOtherCore) other_.emplace(o.writer_cpu);
+
+  EngineOptions e;
+  e.flows = c.flows;
+  auto engine = std::make_unique<Engine>(e, wires_, pools_->buffers());
+  Engine* p = engine.get();
+  add("engine", std::move(engine));
+  subjects_.back().engine = p;
+  p->open_flows(*subjects_.back().frames, jumbo() ? large_->pool() : small_->pool());
+  if (jumbo()) {
+    add("read", read_floor(wires_));
+    if (o.peers && c.version == 4) {
+      add("gso", gso(wires_, Sums::kNone));
+      add("gso+sums", gso(wires_, Sums::kMade));
+    }
+  } else if (c.work != Work::kBoth) {
+    add("floor", merge_floor(wires_));
+    if (o.peers && c.version == 4 && c.work == Work::kMerge && c.run != 0 && c.flows <= 1024)
+      add("gro", gro(wires_, c.flows, c.run == 1 ? std::max(1u, 6 * c.flows / kGroup) : 1));
+  }
+}
+
+void Bench::add(const std::string& name, std::unique_ptr<Subject> s) {
+  Named n;
+  n.name = name;
+  n.subject = std::move(s);
+  n.frames = std::make_unique<Frames>(c_.flows, Shape{c_.version, true});
+  if (c_.run != 0) {
+    n.arrivals = runs(c_.flows, c_.run);
+  } else {
+    MixOptions m;
+    m.flows = c_.flows;
+    n.arrivals = mix(m);
+  }
+  subjects_.push_back(std::move(n));
+}
+
+void Bench::write_one(Named& s, rte_mbuf& m) {
+  const Arrival a = s.arrivals->next();
+  switch (c_.work) {
+    case Work::kMerge:
+    case Work::kBoth:
+      return s.frames->data(a.flow, pxio::Direction::kInbound, s.frames->full_payload(), a.push, m);
+    case Work::kSplit:
+      return s.frames->data(a.flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), a.push, m);
+    case Work::kForward:
+      return s.frames->datagram(a.flow, 1472, m);
+    case Work::kRequest:
+      return s.frames->data(a.flow, pxio::Direction::kInbound, 128, true, m);
+    case Work::kLro:
+      s.frames->data_chain(a.flow, pxio::Direction::kInbound, 6u * s.frames->full_payload(), m);
+      m.ol_flags = RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD;
+      m.tso_segsz = s.frames->full_payload();
+      return;
+  }
+}
+
+void Bench::write(Named& s, rte_mbuf** pkts, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) write_one(s, *pkts[i]);
+}
+
+void Bench::feed(Named& s, uint32_t n) {
+  std::vector<rte_mbuf*> pkts(n), jumbos(c_.work == Work::kBoth ? n / 6 : 0);
+  if (c_.work == Work::kLro) {
+    for (rte_mbuf*& m : pkts) m = small_->get_chain(5);
+  } else {
+    (jumbo() ? large_ : small_)->get(pkts.data(), n);
+  }
+  if (!jumbos.empty()) large_->get(jumbos.data(), static_cast<uint32_t>(jumbos.size()));
+  auto fill = [&] {
+    write(s, pkts.data(), n);
+    for (rte_mbuf* m : jumbos)
+      s.frames->data(s.arrivals->next().flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), false, *m);
+  };
+  if (other_) {
+    other_->run(fill);
+  } else {
+    fill();
+  }
+  if (c_.lines == Lines::kPacketCold || c_.lines == Lines::kAllCold) {
+    for (rte_mbuf* m : pkts) cool(*m, c_.lines, jumbo());
+    for (rte_mbuf* m : jumbos) cool(*m, c_.lines, true);
+    fence();
+  }
+  rte_ring* to = (from_inside() ? wires_.from_inside : wires_.from_outside).get();
+  rte_ring_sp_enqueue_bulk(to, reinterpret_cast<void**>(pkts.data()), n, nullptr);
+  if (!jumbos.empty())
+    rte_ring_sp_enqueue_bulk(wires_.from_inside.get(), reinterpret_cast<void**>(jumbos.data()),
+                             static_cast<unsigned>(jumbos.size()), nullptr);
+}
+
+void Bench::collect(Named& s, bool count) {
+  rte_mbuf* out[256];
+  for (rte_ring* r : {wires_.to_outside.get(), wires_.to_inside.get()}) {
+    for (unsigned n; (n = rte_ring_sc_dequeue_burst(r, reinterpret_cast<void**>(out), 256, nullptr)) != 0;) {
+      if (count && r == wires_.to_outside.get()) s.counted += n;
+      for (unsigned i = 0; i < n; ++i) s.drained += out[i]->nb_segs;
+      rte_pktmbuf_free_bulk(out, n);
+    }
+  }
+}
+
+// Feeds n packets and has them worked off, timed.
+void Bench::work(Named& s, uint32_t n) {
+  feed(s, n);
+  const uint64_t begin = rte_rdtsc_precise();
+  while (rte_ring_count(wires_.from_outside.get()) + rte_ring_count(wires_.from_inside.get()) != 0) s.subject->poll();
+  s.cycles += rte_rdtsc_precise() - begin - clock_;
+  if (!from_inside()) s.counted += n;
+  collect(s, from_inside() && s.name != "read");
+}
+
+void Bench::round(Named& s, uint32_t packets) {
+  const uint32_t step = c_.lines == Lines::kWarm ? kGroup : chunk_;
+  for (uint32_t done = 0; done < packets; done += step) work(s, step);
+}
+
+Result Bench::run() {
+  const uint32_t packets = std::max(chunk_, o_.packets / (jumbo() ? 8 : 1) / chunk_ * chunk_);
+  // Until as many packets are held as ever will be.
+  const uint32_t warm_up = std::max(chunk_, jumbo() ? 0 : (c_.flows * 8 + chunk_ - 1) / chunk_ * chunk_);
+  Result r;
+  r.what = c_;
+  r.packet_bytes = c_.work == Work::kRequest ? 128 + subjects_[0].frames->header_len() - 14u : c_.work == Work::kLro ? 6u * subjects_[0].frames->full_payload() + subjects_[0].frames->header_len() - 14u : 1500;
+  for (Named& s : subjects_) round(s, s.name == "gro" ? chunk_ : warm_up);
+  for (uint32_t k = 0; k < o_.rounds; ++k) {
+    for (Named& s : subjects_) {
+      s.cycles = s.counted = 0;
+      // The slowest is given less to do; a figure a packet stays one.
+      round(s, s.name == "gro" ? std::max(chunk_, packets / 8) : packets);
+      const double count = s.name == "read" ? static_cast<double>(packets) * 7 : static_cast<double>(s.counted);
+      r.cycles[s.name].push_back(static_cast<double>(s.cycles) / count);
+    }
+  }
+  // Of what has left: what is still under way might have become a full packet.
+  const pxgw::Counters c = subjects_[0].engine->counters();
+  for (Named& s : subjects_) {
+    s.subject->drain();
+    s.drained = 0;
+    collect(s, true);
+  }
+  const double left = static_cast<double>(c.engine.merge_bulk_in - subjects_[0].drained);
+  if (left > 0) r.yield = static_cast<double>(c.engine.merge_bulk_full) / left;
+  subjects_.clear();
+  return r;
+}
+
+}  // namespace
+
+const char* name_of(Work w) {
+  switch (w) {
+    case Work::kMerge: return "merge";
+    case Work::kSplit: return "split";
+    case Work::kBoth: return "both";
+    case Work::kForward: return "forward";
+    case Work::kRequest: return "request";
+    case Work::kLro: return "lro";
+  }
+  return "";
+}
+
+std::string Case::name() const {
+  return fmt::format("{}/{}/{}/{}/v{}", name_of(work), flows, run == 0 ? "mix" : fmt::format("runs-{}", run),
+                     name_of(lines), version);
+}
+
+double median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  const size_t n = v.size();
+  return n % 2 != 0 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+Result measure(const Case& c, const Options& o) { return Bench(c, o).run(); }
+
+}  // namespace bench

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One measurement: a workload, the subjects that do it, and their cycles a packet over several rounds, in
+// which the subjects take turns.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/buffers.h"
+
+namespace bench {
+
+// kMerge: full segments from outside. kSplit: jumbos of 9000 B from inside, counted by segments that
+// leave. kBoth: six segments from outside for each jumbo from inside. kForward: datagrams of 1500 B that
+// nothing translates. kRequest: lone small segments with PSH. kLro: packets of six segments, merged by a
+// NIC into five buffers of 2 KiB.
+enum class Work : uint8_t { kMerge, kSplit, kBoth, kForward, kRequest, kLro };
+const char* name_of(Work work);
+
+struct Case {
+  Work work = Work::kMerge;
+  uint32_t flows = 1;
+  uint32_t run = 1;  // segments of a flow in a row, 0: the mix
+  Lines lines = Lines::kWarm;
+  int version = 4;
+  std::string name() const;
+};
+
+struct Options {
+  uint32_t rounds = 5;
+  uint32_t packets = 1u << 18;  // a round
+  int writer_cpu = 0, worker_cpu = 1;
+  bool peers = true;
+};
+
+struct Result {
+  Case what;
+  uint32_t packet_bytes = 0;  // IP bytes of each packet that is counted
+  double yield = -1;          // share, where there is merging
+  std::map<std::string, std::vector<double>> cycles;  // by subject, a round each
+};
+
+// Throws std::runtime_error where memory is short or the engine did something else than it should.
+Result measure(const Case& what, const Options& options);
+
+double median(std::vector<double> v);
+
+}  // namespace bench

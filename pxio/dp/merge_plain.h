@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The part of merging that every segment of a bulk transfer goes through: inline, for translator.cc.
+// Worker thread.
+#pragma once
+#include <algorithm>
+
+#include "pxio/dp/merge.h"
+
+namespace pxio {
+
+// A flow that has sent this many full segments back to back is in bulk transfer.
+inline constexpr uint8_t kBulkThreshold = 2, kBulkMax = 15;
+
+inline uint32_t to_micros(Nanos t) { return static_cast<uint32_t>(t.count() >> 10); }
+
+// All fixed fields that must be equal in the segments of one packet, in one word:
+// IPv4: TOS, TTL, fragment field; IPv6: version, class and flow label, hop limit. Then TCP flags but PSH
+// and FIN (12 bits), header length in words (4), and where the timestamps stand (6).
+inline constexpr unsigned kFlagsAt = 40, kLengthAt = 52, kStampAt = 56;
+inline constexpr uint64_t kUsualStamp = 63;  // NOP, NOP, timestamps and nothing else
+inline uint64_t same_of(const uint8_t* ip, bool v6, uint16_t flags, unsigned l4_len, uint64_t stamp) {
+  const uint64_t l3 = v6 ? load<uint32_t>(ip) | uint64_t{ip[7]} << 32
+                         : ip[1] | uint64_t{ip[8]} << 8 | uint64_t{load<uint16_t>(ip + 6)} << 16;
+  return l3 | uint64_t{static_cast<uint16_t>(flags & ~(kPsh | kFin))} << kFlagsAt |
+         uint64_t{l4_len / 4} << kLengthAt | stamp << kStampAt;
+}
+inline uint64_t stamp_of(const uint8_t* tcp, const PacketView& v) {
+  const bool usual = v.ts_off == kTimestampOffset && v.l4_len == 32 &&
+                     load<uint32_t>(tcp + kTcpHeaderLen) == kTimestampWord;
+  return usual ? kUsualStamp : v.ts_off;
+}
+// Whether options stand there that `same` doesn't tell all of.
+inline bool other_options(uint64_t same) {
+  return (same >> kLengthAt & 15) != kTcpHeaderLen / 4 && same >> kStampAt != kUsualStamp;
+}
+
+// Priority and drop eligibility of both VLAN tags.
+inline uint8_t priorities_of(const uint8_t* p, unsigned l2_len) {
+  if (l2_len < 18) [[likely]] return 0;
+  return static_cast<uint8_t>(p[14] >> 4 | (l2_len == 22 ? p[18] & 0xf0 : 0));
+}
+
+// The flow's next segment is a full one.
+inline void Merger::note_full(Flow& flow, uint32_t now_us) const noexcept {
+  if (now_us - flow.last_in > hold_us_) {
+    flow.bulk /= 2;
+  } else if (flow.bulk < kBulkMax) {
+    ++flow.bulk;
+  }
+}
+
+// A segment has gone into the flow's packet: is that to leave now, with its burst, or later?
+inline void Merger::after(Flow& flow, Hold& h, uint8_t end_flags, Nanos now) noexcept {
+  if (end_flags != 0) [[unlikely]] {
+    flush_slot(flow.hold, End::kPush, now, end_flags);
+  } else if (uint32_t{h.ip_len} + flow.full_payload > flow.merge_cap) {
+    flush_slot(flow.hold, End::kFull, now);
+  } else if (limits_.early_segs > 1 && h.segs >= limits_.early_segs && flow.early < limits_.early_packets) {
+    flush_slot(flow.hold, End::kSegs, now);
+  } else if (!h.keep) {
+    if (fresh_n_ < fresh_.size()) {
+      fresh_[fresh_n_++] = flow.hold;
+    } else {
+      flush_slot(flow.hold, End::kBurstEnd, now);
+    }
+  }
+}
+
+// A slot for the flow, at the young end of the list. There is one.
+inline uint32_t Merger::take_slot(Flow& flow, Nanos now) noexcept {
+  const uint32_t slot = free_;
+  Link& l = links_[slot];
+  free_ = l.next;
+  ++held_;
+  l.flow = flows_.index_of(flow);
+  l.since = now;
+  l.next = 0;
+  l.prev = links_[0].prev;
+  links_[l.prev].next = slot;
+  links_[0].prev = slot;
+  flow.hold = slot;
+  return slot;
+}
+
+template <bool kV6, bool kStamps>
+inline bool Merger::add_plain_as(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+                                 uint32_t now_us) noexcept {
+  constexpr uint32_t kL3 = kV6 ? kIpv6HeaderLen : kIpv4HeaderLen;
+  constexpr uint32_t kL4 = kStamps ? 32 : kTcpHeaderLen;
+  const uint8_t* ip = s.p + s.l2_len;
+  const uint8_t* tcp = ip + kL3;
+  const uint16_t flags = load<be16>(tcp + 12).host() & 0x0fff;
+  const uint64_t same = same_of(ip, kV6, flags, kL4, kStamps ? kUsualStamp : 0);
+  const uint32_t tsval = kStamps ? load<be32>(tcp + 24).host() : 0;
+  const uint32_t tsecr = kStamps ? load<be32>(tcp + 28).host() : 0;
+  const uint64_t macs_a = load<uint64_t>(s.p);
+  const uint32_t macs_b = load<uint32_t>(s.p + 8);
+  const uint8_t priorities = priorities_of(s.p, s.l2_len);
+  if (held_buffers_ >= max_buffers_) return false;
+  const uint32_t sum = header_sum(ip, kV6, kL3, kL4, s.ip_len);
+  uint32_t slot = flow.hold;
+  Hold* h = &holds_[slot];
+  if (slot != 0) [[likely]] {
+    const uint64_t differs = (h->same ^ same) | (h->macs_a ^ macs_a) | (h->macs_b ^ macs_b) |
+                             static_cast<uint64_t>(h->priorities ^ priorities);
+    const uint32_t back = (ack - h->ack) | (tsval - h->tsval) | (tsecr - h->tsecr);  // the highest bit tells
+    const uint32_t ip_len = uint32_t{h->ip_len} + s.payload_len;
+    if (differs != 0 || static_cast<int32_t>(back) < 0 || ip_len > flow.merge_cap || h->buffers >= max_chain_ ||
+        h->padded)
+      return false;
+    const unsigned before = h->ip_len - kL3 - kL4;
+    h->header_sums += before % 2 != 0 ? swap_odd(fold(sum)) : sum;
+    const auto headers = static_cast<uint16_t>(s.l2_len + kL3 + kL4);
+    m.data_off = static_cast<uint16_t>(m.data_off + headers);
+    m.data_len = s.payload_len;
+    h->last->next = &m;
+    h->last = &m;
+    ++h->buffers;
+    ++h->segs;
+    h->ip_len = static_cast<uint16_t>(ip_len);
+    h->bulk_segs = static_cast<uint8_t>(h->bulk_segs + (s.payload_len >= kBulkPayload));
+  } else {
+    if (free_ == 0) return false;
+    slot = take_slot(flow, now);
+    h = &holds_[slot];
+    h->head = h->last = &m;
+    h->same = same;
+    h->macs_a = macs_a;
+    h->macs_b = macs_b;
+    h->header_sums = sum;
+    h->ip_len = s.ip_len;
+    h->segs = h->buffers = 1;
+    h->bulk_segs = s.payload_len >= kBulkPayload;
+    h->l2_len = s.l2_len;
+    h->l4_len = kL4;
+    h->ts_off = kStamps ? kTimestampOffset : 0;
+    h->priorities = priorities;
+    h->v6 = kV6;
+    h->padded = false;
+  }
+  ++held_buffers_;
+  h->ack = ack;
+  h->tsval = tsval;
+  h->tsecr = tsecr;
+  h->window = load<be16>(tcp + 14).host();
+  flow.small_run = 0;
+  note_full(flow, now_us);
+  flow.last_in = now_us;
+  flow.next_seq += s.payload_len;
+  h->keep = flow.bulk >= kBulkThreshold && hold_us_ != 0;
+  after(flow, *h, static_cast<uint8_t>(flags & kPsh), now);
+  return true;
+}
+
+inline bool Merger::add_plain(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+                              uint32_t now_us) noexcept {
+  if (s.l3_len == kIpv4HeaderLen) {
+    return s.l4_len != kTcpHeaderLen ? add_plain_as<false, true>(flow, m, s, ack, now, now_us)
+                                     : add_plain_as<false, false>(flow, m, s, ack, now, now_us);
+  }
+  return s.l4_len != kTcpHeaderLen ? add_plain_as<true, true>(flow, m, s, ack, now, now_us)
+                                   : add_plain_as<true, false>(flow, m, s, ack, now, now_us);
+}
+
+}  // namespace pxio
