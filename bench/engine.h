@@ -28,8 +28,8 @@ struct Wires {
 class Subject {
  public:
   virtual ~Subject() = default;
-  // One burst of each ring, if there is one.
-  virtual void poll() noexcept = 0;
+  // One burst of each ring, if there is one. Whether there was.
+  virtual bool poll() noexcept = 0;
   // What it still holds leaves.
   virtual void drain() noexcept = 0;
 };
@@ -67,9 +67,9 @@ class Engine final : public Subject {
   Engine(const EngineOptions& options, Wires& wires, pxio::Buffers buffers);
   // Opens all flows of `frames` by handshakes, whose packets come from `pool` and go back to it.
   void open_flows(const Frames& frames, rte_mempool* pool);
-  void poll() noexcept override {
+  bool poll() noexcept override {
     now_ += options_.poll_takes;
-    worker_->poll_once(now_);
+    return worker_->poll_once(now_);
   }
   void poll_at(pxio::Nanos now) noexcept { worker_->poll_once(now_ = now); }
   void drain() noexcept override { worker_->drain(now_); }

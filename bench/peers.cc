@@ -35,7 +35,7 @@ class Gro final : public Subject {
     if (ctx_ == nullptr) throw std::runtime_error("librte_gro takes no table of this size");
   }
   ~Gro() override { rte_gro_ctx_destroy(ctx_); }
-  void poll() noexcept override {
+  bool poll() noexcept override {
     rte_mbuf* pkts[kBurst];
     const uint16_t n = take(w_.from_outside.get(), pkts);
     if (n != 0) {
@@ -43,6 +43,7 @@ class Gro final : public Subject {
       give(w_.to_inside.get(), pkts, left);
     }
     if (++polled_ % polls_ == 0) flush();
+    return n != 0;
   }
   void drain() noexcept override { flush(); }
 
@@ -60,8 +61,8 @@ class Gro final : public Subject {
 class Gso final : public Subject {
  public:
   Gso(Wires& w, Sums sums) : w_(w), sums_(sums) {
-    direct_ = rte_pktmbuf_pool_create("gso_direct", 65536 - 1, 256, 0, 256 + RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
-    indirect_ = rte_pktmbuf_pool_create("gso_indirect", 131072 - 1, 256, 0, 0, SOCKET_ID_ANY);
+    direct_ = rte_pktmbuf_pool_create("gso_direct", 32768 - 1, 256, 0, 256 + RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
+    indirect_ = rte_pktmbuf_pool_create("gso_indirect", 65536 - 1, 256, 0, 0, SOCKET_ID_ANY);
     if (direct_ == nullptr || indirect_ == nullptr) throw std::runtime_error("no memory for librte_gso's pools");
     ctx_.direct_pool = direct_;
     ctx_.indirect_pool = indirect_;
@@ -73,7 +74,7 @@ class Gso final : public Subject {
     rte_mempool_free(direct_);
     rte_mempool_free(indirect_);
   }
-  void poll() noexcept override {
+  bool poll() noexcept override {
     rte_mbuf* pkts[kBurst];
     const uint16_t n = take(w_.from_inside.get(), pkts);
     for (uint16_t i = 0; i < n; ++i) {
@@ -90,6 +91,7 @@ class Gso final : public Subject {
         for (int k = 0; k < pieces; ++k) sum(*out[k]);
       give(w_.to_outside.get(), out, static_cast<unsigned>(pieces));
     }
+    return n != 0;
   }
   void drain() noexcept override {}
 
@@ -115,7 +117,7 @@ class Gso final : public Subject {
 class Floor final : public Subject {
  public:
   explicit Floor(Wires& w) : w_(w) {}
-  void poll() noexcept override { floor_.poll(w_.from_outside.get(), w_.to_inside.get()); }
+  bool poll() noexcept override { return floor_.poll(w_.from_outside.get(), w_.to_inside.get()) != 0; }
   void drain() noexcept override {}
 
  private:
@@ -126,11 +128,12 @@ class Floor final : public Subject {
 class ReadFloor final : public Subject {
  public:
   explicit ReadFloor(Wires& w) : w_(w) {}
-  void poll() noexcept override {
+  bool poll() noexcept override {
     rte_mbuf* pkts[kBurst];
     const uint16_t n = take(w_.from_inside.get(), pkts);
     for (uint16_t i = 0; i < n; ++i) seen_ = seen_ ^ read_once(*pkts[i]);
     give(w_.to_outside.get(), pkts, n);
+    return n != 0;
   }
   void drain() noexcept override {}
 

@@ -14,8 +14,9 @@ Gateway::Gateway(const Policy& policy, const Capacity& capacity, pxio::Buffers b
     : impl_(std::make_unique<Impl>(policy, capacity, buffers, to_inside, to_outside)) {}
 Gateway::~Gateway() = default;
 
-void Gateway::process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now) noexcept {
-  impl_->process(d, pkts, n, now);
+void Gateway::process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now,
+                      std::span<rte_mbuf* const> next) noexcept {
+  impl_->process(d, pkts, n, now, next);
 }
 void Gateway::flush_expired(pxio::Nanos now) noexcept { impl_->merger().flush_expired(now); }
 std::optional<pxio::Nanos> Gateway::next_deadline() const noexcept {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "pxgw/dp/counters.h"
 #include "pxgw/dp/policy.h"
@@ -33,8 +34,10 @@ class Gateway {
 
   // Takes n <= kBurst packets that came in on the port of `direction` (kByPort) or from anywhere
   // (kByPrefix: `direction` is not looked at). Ends with the burst: what isn't in bulk transfer leaves.
-  // Packets are pushed to the TxBuffers, which the caller flushes.
-  void process(pxio::Direction direction, rte_mbuf** pkts, uint16_t n, pxio::Nanos now) noexcept;
+  // Packets are pushed to the TxBuffers, which the caller flushes. What the caller has already received
+  // for the next call may be named: its memory is fetched while this burst is worked on.
+  void process(pxio::Direction direction, rte_mbuf** pkts, uint16_t n, pxio::Nanos now,
+               std::span<rte_mbuf* const> next = {}) noexcept;
 
   // Sends what has been held for the hold limit. Call at every poll, also when nothing came in.
   void flush_expired(pxio::Nanos now) noexcept;

@@ -86,7 +86,11 @@ inline bool Translator::express(const PlainSegment& s, rte_mbuf& m, Taken& taken
   ++taken.segs;
   taken.bytes += frame;
   taken.bulk += s.payload_len >= kBulkPayload;
-  ++count_.size_in[index(Direction::kInbound)][size_bin(s.ip_len)];
+  if (s.ip_len != taken.ip_len) [[unlikely]] {
+    note_sizes(taken);
+    taken.ip_len = s.ip_len;
+  }
+  ++taken.same_len;
   f->last_seen = to_ticks(now_);
   f->fins &= static_cast<uint8_t>(~Flow::kReset);
   f->old_run = 0;
@@ -94,7 +98,8 @@ inline bool Translator::express(const PlainSegment& s, rte_mbuf& m, Taken& taken
   return true;
 }
 
-void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now) noexcept {
+void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
+                         std::span<rte_mbuf* const> next) noexcept {
   now_ = now;
   const bool merges = d == Direction::kInbound && policy_->sides == Sides::kByPort && policy_->link == Link::kEthernet;
   // Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
@@ -102,6 +107,10 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now) no
   touch(pkts, n);
   for (uint16_t i = 0; i < n; ++i) {
     PlainSegment& s = plain_[i];
+    if (i < next.size()) {
+      rte_prefetch0(next[i]);
+      rte_prefetch0(&next[i]->next);
+    }
     s.plain = merges && recognise_inbound(*pkts[i], s);
     if (s.plain) [[likely]] {
       s.hash = flows_.hash(s.key);
@@ -132,6 +141,10 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now) no
   }
   Taken taken;
   for (uint16_t i = 0; i < n; ++i) {
+    if (i < next.size()) {
+      rte_prefetch0(data(*next[i]));
+      rte_prefetch0(data(*next[i]) + 64);
+    }
     if (plain_[i].plain) [[likely]] {
       if (express(plain_[i], *pkts[i], taken)) [[likely]] continue;
       items_[i] = Item{};
@@ -141,6 +154,7 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now) no
     }
     dispatch(items_[i], PktPtr(pkts[i]));
   }
+  note_sizes(taken);
   count_.in_pkts += taken.segs;
   count_.in_bytes += taken.bytes;
   merger_.note_plain(taken.segs, taken.bulk);

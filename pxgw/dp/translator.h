@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "pxgw/dp/counters.h"
 #include "pxgw/dp/gateway.h"
@@ -23,7 +24,8 @@ class Translator {
   Translator(const Policy& policy, const Capacity& capacity, pxio::Buffers buffers,
              pxio::TxBuffer& to_inside, pxio::TxBuffer& to_outside);
 
-  void process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now) noexcept;
+  void process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now,
+               std::span<rte_mbuf* const> next) noexcept;
   void housekeeping(pxio::Nanos now) noexcept;
   void apply(const Policy& policy, pxio::Nanos now) noexcept;
   const Counters& counters() noexcept;
@@ -52,7 +54,12 @@ class Translator {
   struct Taken {  // of a burst, by express()
     uint32_t segs = 0, bulk = 0;
     uint64_t bytes = 0;
+    uint32_t ip_len = 0, same_len = 0;  // of the last ones, and how many there were of this length
   };
+  void note_sizes(Taken& taken) noexcept {
+    count_.size_in[index(Direction::kInbound)][pxio::size_bin(taken.ip_len)] += taken.same_len;
+    taken.same_len = 0;
+  }
   bool express(const pxio::PlainSegment& s, rte_mbuf& m, Taken& taken) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
   void note_end(Item& it) noexcept;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pxgw/dp/worker.h"
 
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace pxgw {
 
@@ -62,10 +64,18 @@ bool Worker::poll_once(Nanos now) noexcept {
 }
 
 bool Worker::receive(Lane& lane, pxio::Port& port, Direction direction, Nanos now) noexcept {
+  Ahead& ahead = lane.ahead[pxio::index(direction)];
   rte_mbuf* pkts[pxio::kBurst];
-  const uint16_t n = port.rx_burst(queue_, pkts, pxio::kBurst);
-  if (n != 0) lane.gateway.process(direction, pkts, n, now);
-  return n != 0;
+  uint16_t n = ahead.n;
+  if (n != 0) {
+    std::copy_n(ahead.pkts.begin(), n, pkts);
+  } else {
+    n = port.rx_burst(queue_, pkts, pxio::kBurst);
+    if (n == 0) return false;
+  }
+  ahead.n = n == pxio::kBurst ? port.rx_burst(queue_, ahead.pkts.data(), pxio::kBurst) : uint16_t{0};
+  lane.gateway.process(direction, pkts, n, now, {ahead.pkts.data(), ahead.n});
+  return true;
 }
 
 std::optional<Nanos> Worker::next_deadline() const noexcept {
@@ -95,6 +105,10 @@ void Worker::housekeeping(Nanos now) noexcept {
 
 void Worker::drain(Nanos now) noexcept {
   for (Lane& lane : lanes_) {
+    for (const Direction d : {Direction::kInbound, Direction::kOutbound}) {
+      Ahead& ahead = lane.ahead[pxio::index(d)];
+      if (ahead.n != 0) lane.gateway.process(d, ahead.pkts.data(), std::exchange(ahead.n, uint16_t{0}), now);
+    }
     lane.gateway.drain(now);
     lane.to_inside.flush();
     lane.to_outside.flush();

@@ -50,7 +50,7 @@ class alignas(64) Worker {
          const Capacity& capacity, pxio::Buffers buffers);
 
   // Worker thread.
-  // The whole path, once. Returns whether packets came.
+  // The whole path, once. Returns whether packets came, or are left for the next call.
   bool poll_once(pxio::Nanos now) noexcept;
   // When poll_once has something to do next though nothing comes in.
   std::optional<pxio::Nanos> next_deadline() const noexcept;
@@ -77,12 +77,19 @@ class alignas(64) Worker {
   uint16_t queue() const noexcept { return queue_; }
 
  private:
+  // A burst that is received while the one before it is worked on, so that its memory can be fetched
+  // meanwhile. Only behind a full burst: where there is less to do nothing waits.
+  struct Ahead {
+    std::array<rte_mbuf*, pxio::kBurst> pkts;
+    uint16_t n = 0;
+  };
   struct Lane {  // one pair, as this worker serves it
     Lane(const PairPorts& ports, uint16_t queue, const Policy& policy, const Capacity& capacity,
          pxio::Buffers buffers);
     PairPorts ports;
     pxio::TxBuffer to_inside, to_outside;
     Gateway gateway;
+    Ahead ahead[2];  // by direction
   };
   bool receive(Lane& lane, pxio::Port& port, pxio::Direction direction, pxio::Nanos now) noexcept;
 

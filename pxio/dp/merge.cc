@@ -177,35 +177,35 @@ void Merger::join(Hold& h, PktPtr pkt, const PacketView& v) noexcept {
   ++h.segs;
 }
 
+// The sum is taken of the old header and corrected by what changes: reading back what was just written
+// in other sizes would wait for the stores.
 void Merger::finish_headers(Hold& h, uint8_t end_flags) noexcept {
   rte_mbuf& m = *h.head;
   m.nb_segs = h.buffers;
   m.pkt_len = uint32_t{h.l2_len} + h.ip_len;
-  const unsigned l3 = h.v6 ? kIpv6HeaderLen : kIpv4HeaderLen;
-  const uint32_t l4_len = h.ip_len - l3;
-  auto& tcp = header_at<TcpHeader>(m, h.l2_len + l3);
-  tcp.ack = be32(h.ack);
-  tcp.window = be16(h.window);
-  tcp.off_flags.bytes[1] |= end_flags;
-  if (h.ts_off != 0) {
-    const be32 tsecr(h.tsecr);
-    std::memcpy(reinterpret_cast<uint8_t*>(&tcp) + h.ts_off + 4, &tsecr, 4);
-  }
-  uint64_t sum;
+  uint8_t* ip = data(m) + h.l2_len;
+  const uint32_t l3_len = h.v6 ? kIpv6HeaderLen : kIpv4HeaderLen;
+  uint8_t* tcp = ip + l3_len;
+  uint64_t sum = header_sum(ip, h.v6, l3_len, h.l4_len, h.ip_len) + static_cast<uint16_t>(~fold(h.header_sums));
+  const auto replace = [&sum](uint8_t* at, uint32_t with, unsigned shift = 0) {
+    // At an odd offset of the header every byte counts for 256 times what it does at an even one.
+    sum += (uint64_t{with} << shift) + (uint64_t{0xffffffff} << shift) - (uint64_t{load<uint32_t>(at)} << shift);
+    std::memcpy(at, &with, sizeof with);
+  };
+  replace(tcp + 8, be32(h.ack).raw());
+  replace(tcp + 12, (load<uint32_t>(tcp + 12) & 0xffff) | uint32_t{end_flags} << 8 | uint32_t{be16(h.window).raw()} << 16);
+  if (h.ts_off != 0) replace(tcp + h.ts_off + 4, be32(h.tsecr).raw(), h.ts_off % 2 * 8u);
+  sum += uint64_t{0xffff} - load<uint16_t>(tcp + 16);
+  const auto checksum = static_cast<uint16_t>(~fold(sum));
+  std::memcpy(tcp + 16, &checksum, sizeof checksum);
   if (h.v6) {
-    auto& ip = header_at<Ipv6Header>(m, h.l2_len);
-    ip.payload_len = be16(static_cast<uint16_t>(l4_len));
-    sum = pseudo_sum(ip, kProtoTcp, l4_len);
+    header_at<Ipv6Header>(m, h.l2_len).payload_len = be16(static_cast<uint16_t>(h.ip_len - l3_len));
   } else {
-    auto& ip = header_at<Ipv4Header>(m, h.l2_len);
-    const uint16_t old_len = ip.total_len.raw();
-    ip.total_len = be16(h.ip_len);
-    ip.checksum = update_checksum(ip.checksum, old_len, ip.total_len.raw());
-    sum = pseudo_sum(ip, kProtoTcp, l4_len);
+    auto& v4 = header_at<Ipv4Header>(m, h.l2_len);
+    const be16 len(h.ip_len);
+    v4.checksum = update_checksum(v4.checksum, v4.total_len.raw(), len.raw());
+    v4.total_len = len;
   }
-  tcp.checksum = be16(0);
-  sum += sum_words(&tcp, h.l4_len) + static_cast<uint16_t>(~fold(h.header_sums));
-  tcp.checksum = be16::from_raw(static_cast<uint16_t>(~fold(sum)));
 }
 
 void Merger::flush_slot(uint32_t slot, End why, Nanos now, uint8_t end_flags) noexcept {

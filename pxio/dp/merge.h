@@ -130,6 +130,8 @@ class Merger {
   bool start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noexcept;
   End mismatch(const Hold& h, const Flow& flow, const rte_mbuf& m, const PacketView& v) const noexcept;
   void join(Hold& h, PktPtr pkt, const PacketView& v) noexcept;
+  bool add_plain_other(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+                       uint32_t now_us) noexcept;
   uint32_t take_slot(Flow& flow, Nanos now) noexcept;
   void after(Flow& flow, Hold& h, uint8_t end_flags, Nanos now) noexcept;
   void note_full(Flow& flow, uint32_t now_us) const noexcept;

@@ -83,7 +83,7 @@ inline uint32_t Merger::take_slot(Flow& flow, Nanos now) noexcept {
 }
 
 template <bool kV6, bool kStamps>
-inline bool Merger::add_plain_as(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+[[gnu::always_inline]] inline bool Merger::add_plain_as(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
                                  uint32_t now_us) noexcept {
   constexpr uint32_t kL3 = kV6 ? kIpv6HeaderLen : kIpv4HeaderLen;
   constexpr uint32_t kL4 = kStamps ? 32 : kTcpHeaderLen;
@@ -152,14 +152,18 @@ inline bool Merger::add_plain_as(Flow& flow, rte_mbuf& m, const PlainSegment& s,
   return true;
 }
 
-inline bool Merger::add_plain(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
-                              uint32_t now_us) noexcept {
-  if (s.l3_len == kIpv4HeaderLen) {
-    return s.l4_len != kTcpHeaderLen ? add_plain_as<false, true>(flow, m, s, ack, now, now_us)
-                                     : add_plain_as<false, false>(flow, m, s, ack, now, now_us);
-  }
+[[gnu::noinline]] inline bool Merger::add_plain_other(Flow& flow, rte_mbuf& m, const PlainSegment& s,
+                                                      uint32_t ack, Nanos now, uint32_t now_us) noexcept {
+  if (s.l3_len == kIpv4HeaderLen) return add_plain_as<false, false>(flow, m, s, ack, now, now_us);
   return s.l4_len != kTcpHeaderLen ? add_plain_as<true, true>(flow, m, s, ack, now, now_us)
                                    : add_plain_as<true, false>(flow, m, s, ack, now, now_us);
+}
+
+inline bool Merger::add_plain(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+                              uint32_t now_us) noexcept {
+  if (s.l3_len == kIpv4HeaderLen && s.l4_len != kTcpHeaderLen) [[likely]]
+    return add_plain_as<false, true>(flow, m, s, ack, now, now_us);
+  return add_plain_other(flow, m, s, ack, now, now_us);
 }
 
 }  // namespace pxio
