@@ -61,8 +61,8 @@ class Gro final : public Subject {
 class Gso final : public Subject {
  public:
   Gso(Wires& w, Sums sums) : w_(w), sums_(sums) {
-    direct_ = rte_pktmbuf_pool_create("gso_direct", 32768 - 1, 256, 0, 256 + RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
-    indirect_ = rte_pktmbuf_pool_create("gso_indirect", 65536 - 1, 256, 0, 0, SOCKET_ID_ANY);
+    direct_ = rte_pktmbuf_pool_create(sums == Sums::kMade ? "gso_sums_direct" : "gso_direct", 32768 - 1, 256, 0, 256 + RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
+    indirect_ = rte_pktmbuf_pool_create(sums == Sums::kMade ? "gso_sums_indirect" : "gso_indirect", 65536 - 1, 256, 0, 0, SOCKET_ID_ANY);
     if (direct_ == nullptr || indirect_ == nullptr) throw std::runtime_error("no memory for librte_gso's pools");
     ctx_.direct_pool = direct_;
     ctx_.indirect_pool = indirect_;

@@ -72,11 +72,17 @@ class Bench {
 Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
   pin_to(o.worker_cpu);
   // A jumbo becomes seven, a merged packet has seven buffers.
-  chunk_ = jumbo() ? kChunk / 8 : kChunk;
-  const auto cycling = static_cast<uint32_t>(kCycleBytes / (kSmallRoom + 256u));
-  if (!jumbo()) small_ = std::make_unique<CyclingPool>("bench_small", std::max(cycling, c.flows * 7 + 2 * kChunk) * (c.work == Work::kLro ? 3 : 1), kSmallRoom);
-  if (jumbo() || c.work == Work::kBoth)
-    large_ = std::make_unique<CyclingPool>("bench_large", static_cast<uint32_t>(kCycleBytes / (kLargeRoom + 256u)), kLargeRoom);
+  chunk_ = jumbo() || c.work == Work::kLro ? kChunk / 8 : kChunk;
+  if (!jumbo()) {
+    const auto cycling = static_cast<uint32_t>(kCycleBytes / (kSmallRoom + 256u));
+    const uint32_t held = c.flows * 7, fed = 2 * chunk_ * (c.work == Work::kLro ? 5 : 1);
+    small_ = std::make_unique<CyclingPool>("bench_small", std::max(cycling, held + fed), kSmallRoom);
+  }
+  if (jumbo() || c.work == Work::kBoth) {
+    // Payload is warm where it stays in the second-level cache.
+    const auto cycling = static_cast<uint32_t>(kCycleBytes / (kLargeRoom + 256u));
+    large_ = std::make_unique<CyclingPool>("bench_large", c.lines == Lines::kWarm ? 2 * kGroup : cycling, kLargeRoom);
+  }
   pools_ = std::make_unique<pxio::BufferPools>(from_inside() || c.work == Work::kBoth ? 65536 : 1024, 1024);
   if (c.lines == Lines::kOtherCore) other_.emplace(o.writer_cpu);
 
@@ -86,7 +92,8 @@ Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
   Engine* p = engine.get();
   add("engine", std::move(engine));
   subjects_.back().engine = p;
-  p->open_flows(*subjects_.back().frames, jumbo() ? large_->pool() : small_->pool());
+  // From the engine's own buffers: payload stays zero in those of the workload.
+  p->open_flows(*subjects_.back().frames, pools_->buffers().small);
   if (jumbo()) {
     add("read", read_floor(wires_));
     if (o.peers && c.version == 4) {

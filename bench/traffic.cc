@@ -29,11 +29,10 @@ class Mix final : public Arrivals {
  public:
   explicit Mix(const MixOptions& o) : o_(o), rng_(o.seed), flows_(o.flows) {
     double total = 0;
-    static constexpr double kGbps[] = {1, 2.5, 10, 25, 40};
     for (uint32_t f = 0; f < o.flows; ++f) {
       total += std::pow(f + 1.0, -0.9);
       cumulative_.push_back(total);
-      flows_[f].gap_ps = kWireBits * 1000 / kGbps[std::uniform_int_distribution<int>(0, 4)(rng_)];
+      flows_[f].gap_ps = kWireBits * 1000 / o.gbps[std::uniform_int_distribution<size_t>(0, o.gbps.size() - 1)(rng_)];
     }
     // A flow's number says nothing of its weight.
     order_.resize(o.flows);
@@ -60,7 +59,7 @@ class Mix final : public Arrivals {
   }
 
  private:
-  static constexpr double kMeanTrain = 144;  // 32 ... 256, uniform
+  static constexpr double kMeanTrain = 288;  // 64 ... 512, uniform
   struct State {
     double gap_ps = 0;
     uint32_t train_left = 0;
@@ -74,7 +73,7 @@ class Mix final : public Arrivals {
 
   uint32_t message() {
     const double u = std::uniform_real_distribution<double>(1e-9, 1)(rng_);
-    const double bytes = std::min(50e6, 20e3 * std::pow(u, -1 / 1.2));
+    const double bytes = std::min(50e6, 64e3 * std::pow(u, -1 / 1.2));
     return static_cast<uint32_t>(std::ceil(bytes / 1448));
   }
 
@@ -86,7 +85,7 @@ class Mix final : public Arrivals {
       const uint32_t f = order_[static_cast<size_t>(k)];
       State& flow = flows_[f];
       if (flow.train_left != 0) continue;
-      flow.train_left = std::uniform_int_distribution<uint32_t>(32, 256)(rng_);
+      flow.train_left = std::uniform_int_distribution<uint32_t>(64, 512)(rng_);
       if (flow.message_left == 0) flow.message_left = message();
       active_.push({next_train_ps_, f});
       return;

@@ -5,9 +5,9 @@
 // Runs: round robin, `run` segments of a flow at a time; no pauses.
 //
 // Mix: what a border link carries. Flow k of F has weight 1 / (k + 1)^0.9 (Zipf). A flow sends messages:
-// their sizes are Pareto (shape 1.2, 20 KB ... 50 MB), and the last segment of each bears PSH. It sends a
-// message in trains, as a window opens: 32 to 256 segments, uniform; inside a train segments follow each
-// other at the speed of the sender's bottleneck, one of 1, 2.5, 10, 25, 40 Gb/s, drawn for each flow. Trains
+// their sizes are Pareto (shape 1.2, 64 KB ... 50 MB), and the last segment of each bears PSH. It sends a
+// message in trains, as a window opens: 64 to 512 segments, uniform; inside a train segments follow each
+// other at the speed of the sender's bottleneck, drawn for each flow from `gbps`. Trains
 // of all flows start as a Poisson process, whose flow is drawn by weight among those that are idle, at
 // the rate that offers the wanted load. All meet on one line and queue there in order of arrival.
 #pragma once
@@ -37,6 +37,7 @@ struct MixOptions {
   uint32_t flows = 16384;
   double pkts_per_s = 10e6;   // offered
   double line_gbps = 400;
+  std::vector<double> gbps{10, 25, 40, 100};
   uint64_t seed = 1;
 };
 std::unique_ptr<Arrivals> mix(const MixOptions& options);

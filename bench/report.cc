@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+
+#include "bench/machine.h"
+#include "bench/run.h"
+
+namespace bench {
+
+using Json = nlohmann::json;
+
+namespace {
+
+std::string figure(const Json& rounds) {
+  auto v = rounds.get<std::vector<double>>();
+  const auto [low, high] = std::minmax_element(v.begin(), v.end());
+  return fmt::format("{:.0f} ({:.0f}-{:.0f})", median(v), *low, *high);
+}
+
+double mid(const Json& result, const char* subject) {
+  return median(result["cycles"][subject].get<std::vector<double>>());
+}
+
+std::string arrival(const Json& r) {
+  const auto run = r["arrival"].get<uint32_t>();
+  return run == 0 ? "mix" : run == 1 ? "one by one" : fmt::format("runs of {}", run);
+}
+
+// A pipe to gnuplot.
+class Plot {
+ public:
+  explicit Plot(const std::string& file) : pipe_(popen("gnuplot", "w")) {
+    if (pipe_ == nullptr) throw std::runtime_error("gnuplot can't be started; install gnuplot-nox");
+    send("set terminal svg size 760,440 font 'sans,12' background 'white'\nset output '" + file + "'\nset grid\nset key outside\n");
+  }
+  void send(const std::string& text) { std::fputs(text.c_str(), pipe_); }
+  void close() {
+    if (pclose(pipe_) != 0) throw std::runtime_error("gnuplot failed; is gnuplot-nox installed?");
+  }
+
+ private:
+  std::FILE* pipe_;
+};
+
+using Series = std::map<std::string, std::map<double, double>>;
+
+void draw(const std::string& file, const std::string& axes, const Series& series) {
+  Plot plot(file);
+  std::string what;
+  for (const auto& [name, points] : series)
+    what += fmt::format("{} '-' with linespoints title '{}'", what.empty() ? "plot" : ",", name);
+  plot.send(axes + what + "\n");
+  for (const auto& [name, points] : series) {
+    for (const auto& [x, y] : points) plot.send(fmt::format("{} {}\n", x, y));
+    plot.send("e\n");
+  }
+  plot.close();
+}
+
+void plot_run(const Json& results, const std::string& folder) {
+  std::map<std::string, Series> by_file;
+  for (const Json& r : results) {
+    const std::string work = r["work"].get<std::string>();
+    for (const auto& [subject, rounds] : r["cycles"].items()) {
+      if (subject == "gro" && r["flows"].get<uint32_t>() > 64) continue;  // off the scale
+      by_file[work + "-" + r["lines"].get<std::string>()][subject + ", " + arrival(r)][r["flows"].get<double>()] =
+          median(rounds.get<std::vector<double>>());
+    }
+  }
+  for (const auto& [name, series] : by_file)
+    draw(folder + "/" + name + ".svg",
+         "set logscale x 2\nset yrange [0:*]\nset xlabel 'flows'\nset ylabel 'TSC cycles a packet'\n", series);
+}
+
+void plot_load(const Json& results, const std::string& folder) {
+  Series yields, delays;
+  for (const Json& r : results) {
+    const std::string name = fmt::format("{} flows, {} Mpps", r["flows"].get<uint32_t>(), r["mpps"].get<double>());
+    yields[name][r["hold_us"].get<double>()] = r["yield"].get<double>() * 100;
+    delays[name][r["hold_us"].get<double>()] = r["delay_us"][1].get<double>();
+  }
+  const std::string x = "set logscale x\nset xlabel 'hold limit, us'\n";
+  draw(folder + "/yield.svg", x + "set ylabel 'yield, %'\nset yrange [*:100]\n", yields);
+  draw(folder + "/delay.svg", x + "set ylabel 'added delay, 99th percentile, us'\nset logscale y\n", delays);
+}
+
+}  // namespace
+
+std::string table_head() {
+  return "| work | flows | arrival | lines | engine | floor | ratio | Gb/s a core | yield | peers |\n"
+         "|---|--:|---|---|--:|--:|--:|--:|--:|---|";
+}
+
+std::string table_row(const Json& r) {
+  const char* floor = r["cycles"].contains("floor") ? "floor" : r["cycles"].contains("read") ? "read" : nullptr;
+  std::string peers;
+  for (const auto& [subject, rounds] : r["cycles"].items())
+    if (subject != "engine" && subject != "floor" && subject != "read")
+      peers += fmt::format("{}{} {}", peers.empty() ? "" : ", ", subject, figure(rounds));
+  const double engine = mid(r, "engine");
+  return fmt::format("| {} v{} | {} | {} | {} | {} | {} | {} | {:.0f} | {} | {} |", r["work"].get<std::string>(), r["ip"].get<int>(),
+                     r["flows"].get<uint32_t>(), arrival(r), r["lines"].get<std::string>(), figure(r["cycles"]["engine"]),
+                     floor != nullptr ? figure(r["cycles"][floor]) : "", floor != nullptr ? fmt::format("{:.2f}", engine / mid(r, floor)) : "",
+                     r["packet_bytes"].get<double>() * 8 * tsc_hz() / engine / 1e9,
+                     r.contains("yield") ? fmt::format("{:.1f} %", r["yield"].get<double>() * 100) : "", peers);
+}
+
+int report(const std::vector<std::string>& files, const std::string& folder) {
+  for (const std::string& file : files) {
+    std::ifstream in(file);
+    Json j = Json::parse(in, nullptr, false);
+    if (!j.is_object() || !j.contains("machine") || !j.contains("kind") || !j["results"].is_array())
+      throw std::runtime_error(fmt::format("{}: not results of pxbench; write them with --json", file));
+    const Json& m = j["machine"];
+    fmt::print("{}, {} CPUs, {}, {}, {}; load average {:.1f}\n\n", m["cpu"].get<std::string>(), m["cpus"].get<int>(),
+               m["dpdk"].get<std::string>(), m["pages"].get<std::string>(), m["date"].get<std::string>(), m["load_average"].get<double>());
+    if (j["kind"] == "run") {
+      fmt::print("{}\n", table_head());
+      for (const Json& r : j["results"]) fmt::print("{}\n", table_row(r));
+      plot_run(j["results"], folder);
+    } else {
+      fmt::print("| flows | Mpps | hold us | yield | delay us, 99th |\n|--:|--:|--:|--:|--:|\n");
+      for (const Json& r : j["results"])
+        fmt::print("| {} | {} | {} | {:.1f} % | {:.1f} |\n", r["flows"].get<uint32_t>(), r["mpps"].get<double>(), r["hold_us"].get<double>(),
+                   r["yield"].get<double>() * 100, r["delay_us"][1].get<double>());
+      plot_load(j["results"], folder);
+    }
+    fmt::print("\n");
+  }
+  return 0;
+}
+
+}  // namespace bench

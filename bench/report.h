@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Results for people: tables in Markdown, plots by gnuplot.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+std::string table_head();
+// One case of `pxbench run`: medians, with smallest and largest, and the engine's ratio to its floor.
+std::string table_row(const nlohmann::json& result);
+
+// Prints the tables of all files and writes plots to the folder. Returns the exit code; throws
+// std::runtime_error, naming file and fix, where a file isn't what `--json` writes.
+int report(const std::vector<std::string>& files, const std::string& folder);
+
+}  // namespace bench
