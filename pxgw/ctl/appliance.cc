@@ -43,8 +43,13 @@ pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
 
 Json port_json(const std::string& name, const std::string& side, pxio::Port& port) {
   const pxio::PortStats s = port.stats();
+  Json offloads = Json::object();
+  for (const pxio::OffloadState& o : port.offloads()) offloads[o.name] = {{"used", o.used}, {"how", o.how}};
   return {{"name", name},
           {"side", side},
+          {"driver", port.driver()},
+          {"queues", port.queues()},
+          {"offloads", offloads},
           {"rx_pkts", s.rx_pkts},
           {"rx_bytes", s.rx_bytes},
           {"tx_pkts", s.tx_pkts},
@@ -55,7 +60,8 @@ Json port_json(const std::string& name, const std::string& side, pxio::Port& por
           {"rx_errors", s.rx_errors},
           {"tx_too_big", s.tx_too_big},
           {"tx_errors", s.tx_errors},
-          {"tx_down", s.tx_down}};
+          {"tx_down", s.tx_down},
+          {"tx_resplit", s.tx_resplit}};
 }
 
 }  // namespace
@@ -63,24 +69,26 @@ Json port_json(const std::string& name, const std::string& side, pxio::Port& por
 BufferPlan plan_buffers(const Config& c) {
   BufferPlan plan;
   const uint32_t queues = c.workers, pairs = static_cast<uint32_t>(c.pairs.size());
-  uint32_t held = 0, rings = 0;
+  uint32_t held = 0, held_large = 0, rings = 0;
   for (const PairConfig& p : c.pairs) {
     // A held packet consists of as many small buffers as full segments fit into the inside MTU.
     held += kHeldPackets * (p.inside.mtu / 1300u + 1);
+    // Where a NIC merges, into large buffers, those are held: it leaves two apart at most that would fit.
+    if (p.outside.kind != PortConfig::Kind::kKernel && p.outside.offloads.lro) held_large += 2 * kHeldPackets;
     // Buffers of either pool may wait in any ring.
     for (const PortConfig* port : {&p.outside, &p.inside})
       rings += queues * (port->kind == PortConfig::Kind::kKernel ? kKernelSlots : 2 * kDescriptors);
   }
   const uint32_t caches = kCachedPerThread * (queues + 1);
   const uint32_t small = queues * (held + pairs * kUnderWay) + rings + caches;
-  const uint32_t large = queues * pairs * kUnderWay + rings + caches;
+  const uint32_t large = queues * (held_large + pairs * kUnderWay) + rings + caches;
   plan.small = c.small_buffers != 0 ? c.small_buffers : small;
   plan.large = c.large_buffers != 0 ? c.large_buffers : large;
   const uint64_t bytes = uint64_t{plan.small} * kSmallBytes + uint64_t{plan.large} * kLargeBytes;
   plan.memory_mb = static_cast<uint32_t>(bytes / (1u << 20) * 9 / 8 + 64);
   plan.text = fmt::format(
       "buffers: {} small, {} large (port rings {}, held {}, under way {}, caches {}); {} MiB",
-      plan.small, plan.large, rings, queues * held, queues * pairs * kUnderWay, caches,
+      plan.small, plan.large, rings, queues * (held + held_large), queues * pairs * kUnderWay, caches,
       c.memory_mb != 0 ? c.memory_mb : plan.memory_mb);
   return plan;
 }
@@ -106,27 +114,34 @@ Appliance::Appliance(const Config& config) : config_(config) {
 Appliance::~Appliance() { stop(); }
 
 void Appliance::open_ports() {
-  const auto open = [this](const PortConfig& p, const char* side) {
+  const auto open = [this](const PortConfig& p, const char* side, uint16_t merge_mtu) {
     std::unique_ptr<pxio::Port> port;
     if (p.kind == PortConfig::Kind::kKernel) {
       port = pxio::KernelPort::open({.ifname = p.device,
                                      .queues = config_.workers,
                                      .mtu = p.mtu,
-                                     .buffers = pools_->buffers()});
+                                     .buffers = pools_->buffers(),
+                                     .tso = p.offloads.tso});
     } else {
       auto ethdev = pxio::open_ethdev({.device = p.device,
                                        .queues = config_.workers,
                                        .mtu = p.mtu,
                                        .buffers = pools_->buffers(),
-                                       .descriptors = kDescriptors});
+                                       .descriptors = kDescriptors,
+                                       .merge_mtu = merge_mtu,
+                                       .use = p.offloads});
       for (const std::string& w : ethdev->warnings()) log(Level::kWarning, "{}", w);
       port = std::move(ethdev);
     }
+    log(Level::kInfo, "port {}: {}, driver {}", p.device, side, port->driver());
+    for (const pxio::OffloadState& o : port->offloads())
+      log(Level::kInfo, "port {}: {} {}: {}", p.device, o.name, o.used ? "in use" : "not used", o.how);
+    watchdog_.add(p.device, *port);
     ports_.push_back({p.device, side, std::move(port)});
   };
   for (const PairConfig& pair : config_.pairs) {
-    open(pair.outside, "outside");
-    open(pair.inside, "inside");
+    open(pair.outside, "outside", pair.inside.mtu);
+    open(pair.inside, "inside", 0);
   }
 }
 
@@ -194,7 +209,12 @@ Counters Appliance::counters() const {
 Json Appliance::stats() const {
   Json j = to_json(counters());
   j["ports"] = Json::array();
-  for (const NamedPort& p : ports_) j["ports"].push_back(port_json(p.name, p.side, *p.port));
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    const NamedPort& p = ports_[i];
+    j["ports"].push_back(port_json(p.name, p.side, *p.port));
+    j["ports"].back()["tx_stalls"] = watchdog_.stalls(i);
+    j["ports"].back()["tx_stalled"] = watchdog_.stalled(i);
+  }
   j["workers"] = Json::array();
   const auto up = std::chrono::steady_clock::now() - start_;
   const auto up_ns = static_cast<double>(std::chrono::duration_cast<pxio::Nanos>(up).count());
@@ -212,12 +232,17 @@ Json Appliance::stats() const {
   return j;
 }
 
+void Appliance::watch() {
+  for (const std::string& line : watchdog_.look(std::chrono::steady_clock::now())) log(Level::kWarning, "{}", line);
+}
+
 uint32_t Appliance::stop() {
   if (!pools_) return 0;
   for (const auto& t : threads_) t->stop();
   last_ = counters();
   threads_.clear();
   workers_.clear();
+  watchdog_ = {};
   ports_.clear();
   const uint32_t missing = pools_->in_use();
   pools_.reset();

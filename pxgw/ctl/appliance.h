@@ -11,6 +11,7 @@
 
 #include "pxgw/ctl/config.h"
 #include "pxgw/ctl/stats.h"
+#include "pxgw/ctl/tx_watchdog.h"
 #include "pxgw/ctl/worker_thread.h"
 #include "pxgw/dp/worker.h"
 #include "pxio/ctl/eal.h"
@@ -46,6 +47,9 @@ class Appliance {
   Counters counters() const;  // of all workers
   Json stats() const;         // what `pxgw stats --json` prints
 
+  // Looks after the ports; once a second or so.
+  void watch();
+
   // Drains and ends the workers, closes the ports. Returns how many buffers aren't back in their
   // pools.
   uint32_t stop();
@@ -64,6 +68,7 @@ class Appliance {
   uint64_t generation_ = 0;
   std::unique_ptr<pxio::BufferPools> pools_;
   std::vector<NamedPort> ports_;  // outside and inside of each pair, in turn
+  TxWatchdog watchdog_;           // of them, in the same order
   std::vector<std::unique_ptr<const PolicySet>> policies_;  // the last one is current
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<WorkerThread>> threads_;

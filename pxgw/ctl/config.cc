@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pxgw/ctl/config.h"
 
-#include "pxio/dp/split.h"
-
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -10,180 +8,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <sstream>
 #include <utility>
 
+#include "pxgw/ctl/config_value.h"
+#include "pxio/dp/split.h"
+
 namespace pxgw {
 namespace {
-
-int line_of(const YAML::Node& n) { return n.Mark().line + 1; }
-
-// One value of the file with its path and place, for messages.
-class Value {
- public:
-  Value(const std::string& file, std::string key, YAML::Node node, int line)
-      : file_(&file), key_(std::move(key)), node_(std::move(node)), line_(line) {}
-
-  [[noreturn]] void fail(const std::string& what) const {
-    throw ConfigError(fmt::format("{}:{}: {}: {}", *file_, line_, key_, what));
-  }
-  int line() const { return line_; }
-  const std::string& key() const { return key_; }
-  bool is_sequence() const { return node_.IsSequence(); }
-
-  std::string text(const std::string& want) const {
-    if (node_.IsNull()) fail(fmt::format("has no value; give {}, or leave the key out", want));
-    if (!node_.IsScalar()) fail(fmt::format("is a {}; give {}", kind(), want));
-    return node_.Scalar();
-  }
-
-  uint64_t number(uint64_t low, uint64_t high, std::string_view unit = "") const {
-    const std::string want = fmt::format("a whole number between {} and {}{}{}", low, high,
-                                         unit.empty() ? "" : " ", unit);
-    const std::string s = text(want);
-    uint64_t v = 0;
-    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), v);
-    const bool digits = !s.empty() && s.find_first_not_of("0123456789") == std::string::npos;
-    // A quoted number is text, and so is 010, which YAML 1.1 takes for 8.
-    if (!digits || end != s.data() + s.size() || node_.Tag() == "!" ||
-        (s.size() > 1 && s[0] == '0'))
-      fail(fmt::format("'{}' is not a number; give {}", s, want));
-    if (error != std::errc() || v < low || v > high)
-      fail(fmt::format("{} is out of range; give {}", s, want));
-    return v;
-  }
-
-  template <typename T, size_t N>
-  T one_of(const std::array<std::pair<std::string_view, T>, N>& choices) const {
-    std::string want;
-    for (size_t i = 0; i < N; ++i)
-      want += fmt::format("{}{}", i == 0 ? "" : i + 1 == N ? " or " : ", ", choices[i].first);
-    const std::string s = text(want);
-    for (const auto& [name, value] : choices)
-      if (s == name) return value;
-    fail(fmt::format("'{}' is not a choice; give {}", s, want));
-  }
-
-  std::vector<Value> list(const std::string& of) const {
-    if (!node_.IsSequence())
-      fail(fmt::format("{}; give a list of {}", node_.IsNull() ? "has no value" : "is not a list",
-                       of));
-    std::vector<Value> out;
-    for (const YAML::Node& item : node_)
-      out.emplace_back(*file_, fmt::format("{}[{}]", key_, out.size()), item, line_of(item));
-    return out;
-  }
-
-  // Calls take(name, value) for each key, which returns false for one that it doesn't know.
-  template <typename F>
-  void map(std::string_view known, F take) const {
-    if (!node_.IsMap())
-      fail(fmt::format("{}; give the keys {}",
-                       node_.IsNull() ? "has no value" : fmt::format("is a {}", kind()), known));
-    std::vector<std::pair<std::string, int>> seen;
-    for (const auto& entry : node_) {
-      const int at = line_of(entry.first);
-      const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : "?";
-      const Value v(*file_, key_.empty() ? name : key_ + "." + name, entry.second, at);
-      for (const auto& [other, line] : seen)
-        if (other == name)
-          v.fail(fmt::format("is given twice, first in line {}; keep one of them", line));
-      seen.emplace_back(name, at);
-      if (!take(name, v))
-        v.fail(fmt::format("unknown key; known here: {}{}", known,
-                           entry.second.IsNull() ? " (quote a text that contains commas)" : ""));
-    }
-  }
-
- private:
-  const char* kind() const {
-    return node_.IsMap() ? "map" : node_.IsSequence() ? "list" : "single value";
-  }
-  const std::string* file_;
-  std::string key_;
-  YAML::Node node_;
-  int line_;
-};
-
-PortConfig::Kind device_kind(const Value& v, std::string& device) {
-  static const std::regex kPci("([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7](,.*)?");
-  static const std::string kWant =
-      "an interface (eth0), a PCI address (0000:01:00.0) or DPDK devargs (net_xxx,args)";
-  if (device.starts_with("kernel:"))
-    device.erase(0, 7);
-  else if (std::regex_match(device, kPci)) {
-    if (device.find(':') == 2) device.insert(0, "0000:");
-    return PortConfig::Kind::kPci;
-  } else if (device.starts_with("net_") || device.starts_with("eth_")) {
-    return PortConfig::Kind::kVdev;
-  }
-  // As the kernel has it: dev_valid_name() wants 1 to 15 characters, without these.
-  if (device.empty() || device.size() > 15 || device.find_first_of(":,/ \t\n") != std::string::npos)
-    v.fail(fmt::format("'{}' is not a device; give {}", device, kWant));
-  return PortConfig::Kind::kKernel;
-}
-
-PortConfig read_port(const Value& v, uint16_t default_mtu) {
-  PortConfig p;
-  p.mtu = default_mtu;
-  p.mtu_line = v.line();
-  v.map("device, mtu", [&](const std::string& name, const Value& x) {
-    if (name == "device") {
-      p.device = x.text("an interface, a PCI address or DPDK devargs");
-      p.line = x.line();
-      p.kind = device_kind(x, p.device);
-    } else if (name == "mtu") {
-      p.mtu = static_cast<uint16_t>(x.number(kMinMtu, kMaxMtu, "B"));
-      p.mtu_line = x.line();
-    } else {
-      return false;
-    }
-    return true;
-  });
-  if (p.device.empty()) v.fail("has no device; add `device: eth0`, for instance");
-  return p;
-}
-
-std::vector<PairConfig> read_pairs(const Value& v) {
-  std::vector<PairConfig> pairs;
-  std::vector<std::string> used;
-  for (const Value& item : v.list("pairs, each with `outside` and `inside`")) {
-    PairConfig pair;
-    item.map("outside, inside", [&](const std::string& name, const Value& x) {
-      if (name == "outside")
-        pair.outside = read_port(x, 1500);
-      else if (name == "inside")
-        pair.inside = read_port(x, 9000);
-      else
-        return false;
-      return true;
-    });
-    if (pair.outside.device.empty())
-      item.fail("has no `outside` port; add `outside: {device: ..., mtu: 1500}`");
-    if (pair.inside.device.empty())
-      item.fail("has no `inside` port; add `inside: {device: ..., mtu: 9000}`");
-    if (pair.inside.mtu <= pair.outside.mtu)
-      item.fail(
-          fmt::format("the inside MTU {} is not above the outside MTU {}; there is something to "
-                      "merge only if it is",
-                      pair.inside.mtu, pair.outside.mtu));
-    for (const PortConfig* p : {&pair.outside, &pair.inside}) {
-      if (std::find(used.begin(), used.end(), p->device) != used.end())
-        item.fail(fmt::format("device {} is used twice; each port belongs to one side of one pair",
-                              p->device));
-      used.push_back(p->device);
-    }
-    pairs.push_back(std::move(pair));
-  }
-  if (pairs.empty()) v.fail("is empty; give at least one pair of ports");
-  if (pairs.size() > kMaxPairs)
-    v.fail(fmt::format("{} pairs; at most {} are possible", pairs.size(), kMaxPairs));
-  return pairs;
-}
 
 struct ListedPrefix {
   Prefix prefix;

@@ -2,15 +2,18 @@
 // The configuration file of `pxgw run`: YAML, checked strictly. Nothing is used of a file that has
 // an error anywhere. Control thread.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "pxgw/dp/policy.h"
+#include "pxio/ctl/ethdev_plan.h"
 
 namespace pxgw {
 
@@ -35,11 +38,22 @@ class ConfigError : public std::runtime_error {
   }
 };
 
+// The keys of `offloads`.
+inline constexpr std::array<std::pair<std::string_view, bool pxio::OffloadWishes::*>, 6> kOffloads = {{
+    {"lro", &pxio::OffloadWishes::lro},
+    {"tso", &pxio::OffloadWishes::tso},
+    {"checksum", &pxio::OffloadWishes::checksum},
+    {"scatter", &pxio::OffloadWishes::scatter},
+    {"multi_segment", &pxio::OffloadWishes::multi_segment},
+    {"rss", &pxio::OffloadWishes::rss},
+}};
+
 struct PortConfig {
   enum class Kind : uint8_t { kKernel, kPci, kVdev };
   Kind kind = Kind::kKernel;
   std::string device;  // interface name, PCI address (with devargs) or vdev devargs
   uint16_t mtu = 0;
+  pxio::OffloadWishes offloads;
   int line = 0;
   int mtu_line = 0;
 };

@@ -149,6 +149,7 @@ std::string needs_restart(const Config& opened, const Config& next) {
       const std::string key = fmt::format("pairs[{}].{}", i, inside ? "inside" : "outside");
       if (a.kind != b.kind || a.device != b.device) return key + ".device";
       if (b.mtu > a.mtu) return key + ".mtu";
+      if (a.offloads != b.offloads) return key + ".offloads";
     }
   }
   if (opened.workers != next.workers) return "workers";

@@ -138,6 +138,7 @@ class Runner {
       log(Level::kInfo, "{}: applied", options_.config);
     }
     watch_.look(appliance_.counters());
+    appliance_.watch();
     timer_.expires_after(applying_ ? std::chrono::milliseconds(50)
                                    : std::chrono::milliseconds(1000));
     timer_.async_wait([this](error_code error) {
@@ -202,7 +203,10 @@ const char* kind_text(PortConfig::Kind kind) {
 }
 
 Json port_json(const PortConfig& p) {
-  return {{"device", p.device}, {"kind", kind_text(p.kind)}, {"mtu", p.mtu}};
+  Json off = Json::array();
+  for (const auto& [name, wish] : kOffloads)
+    if (!(p.offloads.*wish)) off.push_back(name);
+  return {{"device", p.device}, {"kind", kind_text(p.kind)}, {"mtu", p.mtu}, {"offloads_off", off}};
 }
 
 Json check_json(const Config& c, const BufferPlan& plan) {

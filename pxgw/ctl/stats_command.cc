@@ -20,6 +20,7 @@ namespace {
 
 struct StatsOptions {
   std::string control = kDefaultControl;
+  std::string what;  // empty: all
   bool json = false, all = false, describe = false;
   double watch = 0;  // seconds; 0: once
 };
@@ -41,7 +42,7 @@ std::string rest_of(const Json& now, const Json* before, double seconds, bool al
   for (const Json& p : now.value("ports", Json::array())) {
     s += fmt::format("  {:<8} {:<16}", p.value("side", ""), p.value("name", ""));
     for (const auto& [key, value] : p.items())
-      if (value.is_number_unsigned() && (all || value != 0))
+      if (key != "queues" && value.is_number_unsigned() && (all || value != 0))
         s += fmt::format(" {} {}", key, with_commas(value.get<uint64_t>()));
     s += '\n';
   }
@@ -65,12 +66,35 @@ std::string rest_of(const Json& now, const Json* before, double seconds, bool al
   return s;
 }
 
+// `pxgw stats ports`: what each port can do and does, and its own counters.
+std::string ports_text(const Json& now, bool all) {
+  std::string s;
+  for (const Json& p : now.value("ports", Json::array())) {
+    s += fmt::format("{}{} {}, driver {}, {} {}{}\n", s.empty() ? "" : "\n", p.value("side", ""),
+                     p.value("name", ""), p.value("driver", "?"), p.value("queues", 1),
+                     p.value("queues", 1) == 1 ? "queue" : "queues",
+                     p.value("tx_stalled", false) ? "; SENDS NOTHING" : "");
+    const Json offloads = p.value("offloads", Json::object());
+    for (const auto& [name, o] : offloads.items())
+      s += fmt::format("  {:<15}{:<10}{}\n", name, o.value("used", false) ? "in use" : "not used",
+                       o.value("how", ""));
+    for (const auto& [key, value] : p.items())
+      if (key != "queues" && value.is_number_unsigned() && (all || value != 0))
+        s += fmt::format("  {:<15}{:>20}\n", key, with_commas(value.get<uint64_t>()));
+  }
+  return s;
+}
+
+Json selected(const Json& now, const std::string& what) { return what.empty() ? now : now.value(what, Json()); }
+
 int watch(const StatsOptions& o) {
   Json before;
   for (auto next = std::chrono::steady_clock::now();;) {
     const Json now = ask(o.control, {{"cmd", "stats"}});
     if (o.json) {
-      fmt::print("{}\n", now.dump());
+      fmt::print("{}\n", selected(now, o.what).dump());
+    } else if (o.what == "ports") {
+      fmt::print("{}{}\n", isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "", ports_text(now, o.all));
     } else {
       const Counters c = counters_from_json(now);
       const bool first = before.is_null();
@@ -98,7 +122,9 @@ int stats_command(const StatsOptions& o) {
     if (o.watch > 0) return watch(o);
     const Json now = ask(o.control, {{"cmd", "stats"}});
     if (o.json)
-      fmt::print("{}\n", now.dump(2));
+      fmt::print("{}\n", selected(now, o.what).dump(2));
+    else if (o.what == "ports")
+      fmt::print("{}", ports_text(now, o.all));
     else
       fmt::print("{}{}", summary(counters_from_json(now), {.all = o.all}),
                  rest_of(now, nullptr, 0, o.all));
@@ -115,6 +141,8 @@ CLI::App* add_stats(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<StatsOptions>();
   CLI::App* cmd = app.add_subcommand(
       "stats", "Shows the counters of a running gateway; those at zero are left out.");
+  cmd->add_option("WHAT", o->what, "ports: what each port can do, in use or why not, and its counters; all if left out")
+      ->check(CLI::IsMember({"ports"}));
   cmd->add_option("--control", o->control, "its control socket")
       ->type_name("PATH")
       ->capture_default_str();

@@ -5,7 +5,9 @@
 
 #include "pxgw/dp/ip_fragment.h"
 #include "pxio/dp/checksum.h"
+#include "pxio/dp/finish_checksum.h"
 #include "pxio/dp/merge_plain.h"
+#include "pxio/dp/segmenting.h"
 
 namespace pxgw {
 
@@ -257,6 +259,7 @@ void Translator::inbound(Item& it, PktPtr pkt) noexcept {
   }
   if ((v.flags & kAck) != 0) note_ack(*f, v.ack);
   const bool bad = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
+  if ((pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 && pkt->tso_segsz == 0) note_segment(*pkt, it);
   if (f->jumbo) count_.engine.merge_bulk_in += bulk_segments(*pkt, v);
 
   // What can't be merged leaves alone, and what is held for the flow leaves first.
@@ -340,11 +343,23 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
   }
 }
 
-// True: the pieces are on their way. False: the checksum is wrong and `pkt` still there; or it was
-// dropped for want of buffers.
+// True: the pieces are on their way, cut here or to be cut by the port. False: the checksum is wrong and
+// `pkt` still there; or it was dropped for want of buffers.
 bool Translator::split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, CwrRule cwr) noexcept {
   const PacketView& v = it.v;
   const auto n = static_cast<uint16_t>(pieces(v.payload_len, piece));
+  if (can_cut(way(it.dir).segmenting(), *pkt, v, piece, cwr)) {
+    // Who cuts makes new checksums without a look at the old one.
+    const bool good = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+    if (!good && !l4_checksum_holds(*pkt, v)) return false;
+    pkt->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+    leave_as_segments(*pkt, v, static_cast<uint16_t>(piece));
+    ++count_.engine.split_in_pkts;
+    ++count_.engine.split_by_port;
+    count_.engine.split_out_segs += n;
+    push(std::move(pkt), it.dir);
+    return true;
+  }
   std::array<rte_mbuf*, kMaxSplit> out;
   const uint32_t room = rte_pktmbuf_data_room_size(buffers_.small) - RTE_PKTMBUF_HEADROOM;
   rte_mempool* pool = v.header_len() + piece <= room ? buffers_.small : buffers_.large;
@@ -369,7 +384,8 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
   const PacketView& v = it.v;
   const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;
   const uint32_t room = limit > headers ? limit - headers : 0;
-  uint32_t seg = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 ? pkt->tso_segsz : 0;
+  const bool lro = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0;
+  uint32_t seg = lro ? pkt->tso_segsz : 0;
   if (seg == 0 || seg > room) seg = room;
   const uint32_t piece = seg == 0 ? 0 : room / seg * seg;
   if (piece == 0 || pieces(v.payload_len, piece) > kMaxSplit)
@@ -380,12 +396,29 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
     if (!it.flow->seq_known || seq_before(it.flow->next_seq, end)) it.flow->next_seq = end;
     it.flow->seq_known = true;
   }
+  // Segments in pieces that could take no further one.
+  const uint64_t full = seg < kBulkPayload || it.flow == nullptr || !it.flow->jumbo
+                            ? 0 : uint64_t{v.payload_len / piece} * (piece / seg);
   // What merges sets CWR on a packet where its first segment had it.
-  const bool classic = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 && (it.flow == nullptr || it.flow->ecn != EcnMode::kAccurate);
-  if (!split_and_push(pkt, it, piece, classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment) && pkt) {
+  const bool classic = lro && (it.flow == nullptr || it.flow->ecn != EcnMode::kAccurate);
+  if (split_and_push(pkt, it, piece, classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment)) {
+    count_.engine.merge_bulk_full += full;
+    if (piece + headers >= 8000) count_.engine.merge_bulk_jumbo += full;
+  } else if (pkt) {
     if (v.ip_len <= policy_->inside_mtu) return push(std::move(pkt), it.dir);
     drop(std::move(pkt), &Counters::drop_split_checksum);
   }
+}
+
+// Which segments a packet was merged of where its port doesn't know: as long as those that the flow had
+// before, or as the outside takes.
+void Translator::note_segment(rte_mbuf& m, const Item& it) const noexcept {
+  const PacketView& v = it.v;
+  const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;
+  const uint32_t room = policy_->outside_mtu - headers;
+  const uint16_t known = it.flow->full_payload;
+  const uint32_t segment = known >= kBulkPayload && known <= room ? known : room;
+  if (segment < v.payload_len) m.tso_segsz = static_cast<uint16_t>(segment);
 }
 
 // Unchanged. Larger than the port takes: fragmented, answered or dropped.

@@ -67,10 +67,12 @@ class Translator {
   void outbound(Item& it, PktPtr pkt) noexcept;
   void pass(PktPtr pkt, const Item& it, Count why) noexcept;
   void pass_opaque(PktPtr pkt, Item& it) noexcept;
-  void push(PktPtr pkt, Direction d) noexcept { (d == Direction::kInbound ? inside_ : outside_).push(std::move(pkt)); }
+  pxio::TxBuffer& way(Direction d) noexcept { return d == Direction::kInbound ? inside_ : outside_; }
+  void push(PktPtr pkt, Direction d) noexcept { way(d).push(std::move(pkt)); }
   void drop(PktPtr pkt, Count why) noexcept;
   bool split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, pxio::CwrRule cwr) noexcept;
   void recut(Item& it, PktPtr pkt, uint32_t limit) noexcept;
+  void note_segment(rte_mbuf& m, const Item& it) const noexcept;
   void too_big(PktPtr pkt, const Item& it, uint16_t mtu) noexcept;
   void icmp(Item& it, PktPtr pkt) noexcept;
   bool take_icmp_token() noexcept;

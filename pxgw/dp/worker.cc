@@ -95,7 +95,12 @@ void Worker::housekeeping(Nanos now) noexcept {
     policies_ = wanted;
     generation_.store(wanted->generation, std::memory_order_release);
   }
+  const bool quiet = std::exchange(busy_polls_, polls_with_packets_) == polls_with_packets_;
   for (Lane& lane : lanes_) {
+    if (quiet) {
+      lane.ports.outside->idle(queue_);
+      lane.ports.inside->idle(queue_);
+    }
     lane.gateway.housekeeping(now);
     lane.to_inside.flush();
     lane.to_outside.flush();

@@ -102,6 +102,7 @@ class alignas(64) Worker {
   pxio::Nanos last_poll_{0};
   bool had_packets_ = false;
   uint64_t polls_ = 0, polls_with_packets_ = 0, busy_ns_ = 0;
+  uint64_t busy_polls_ = 0;  // polls_with_packets_ at the last housekeeping
 
   // Written by control, read by the worker.
   alignas(64) std::atomic<const PolicySet*> wanted_;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstring>
 #include <stdexcept>
 
 #include "pxio/ctl/eal_log.h"
@@ -19,8 +18,6 @@ namespace {
 
 // Ethernet header and two VLAN tags.
 constexpr uint32_t kLinkHeader = 14 + 8;
-// Toeplitz with this key gives both directions of a flow the same hash.
-constexpr uint8_t kSymmetricKey[2] = {0x6d, 0x5a};
 
 class Setup {
  public:
@@ -36,15 +33,15 @@ class Setup {
     const std::string why = log_.reason();
     fail(fmt::format("{}: {}{}{}", what, rte_strerror(-rc), why.empty() ? "" : "; ", why));
   }
-  bool driver_is(const char* driver) const { return std::strcmp(info_.driver_name, driver) == 0; }
   void warn(const std::string& text) { s_.warnings.push_back(fmt::format("port {}: {}", name_, text)); }
 
   void attach();
   void check_limits();
+  void make_plan();
   void choose_pool();
   void check_af_packet();
-  void warn_of_driver();
   void configure();
+  void check_mtu();
   void queues();
 
   const EthdevOptions& o_;
@@ -52,8 +49,8 @@ class Setup {
   EalLog log_;
   EthdevPort::Settings s_;
   rte_eth_dev_info info_{};
-  rte_eth_conf conf_{};
-  std::array<uint8_t, 64> key_{};
+  const DriverQuirks* quirks_ = nullptr;
+  EthdevPlan plan_;
   rte_mempool* pool_ = nullptr;
   uint16_t rx_descs_ = 0, tx_descs_ = 0;
 };
@@ -91,16 +88,16 @@ void Setup::check_limits() {
   if (o_.queues == 0 || o_.queues > info_.max_rx_queues || o_.queues > info_.max_tx_queues) {
     fail(fmt::format("{} queues asked for, its driver {} has {} for receiving and {} for sending{}",
                      o_.queues, info_.driver_name, info_.max_rx_queues, info_.max_tx_queues,
-                     driver_is("net_af_packet") ? "; add qpairs= to the device's arguments" : ""));
+                     quirks_->fixed_frames ? "; add qpairs= to the device's arguments" : ""));
   }
-  if (driver_is("net_af_packet")) return;  // says 1500 and takes what its frames hold
+  if (quirks_->fixed_frames) return;  // says 1500 and takes what its frames hold
   const bool known = info_.max_mtu != UINT16_MAX && info_.max_rx_pktlen > info_.max_mtu;
   const uint32_t overhead = known ? info_.max_rx_pktlen - info_.max_mtu : 18;
   const uint32_t most = std::min<uint32_t>(info_.max_mtu, info_.max_rx_pktlen - overhead);
   if (o_.mtu > most) {
     fail(fmt::format("an MTU of {} is configured, its driver {} takes at most {}{}", o_.mtu,
                      info_.driver_name, most,
-                     driver_is("net_tap") || driver_is("net_af_xdp")
+                     quirks_->wraps_interface
                          ? "; open the kernel interface itself as a port instead"
                          : ""));
   }
@@ -126,18 +123,8 @@ void Setup::check_af_packet() {
 }
 
 void Setup::choose_pool() {
-  const uint32_t frame = o_.mtu + kLinkHeader;
-  pool_ = frame <= room(o_.buffers.small) ? o_.buffers.small : o_.buffers.large;
-  if (driver_is("net_af_packet")) check_af_packet();
-  if (info_.min_rx_bufsize > room(pool_)) pool_ = o_.buffers.large;
-  if (frame > room(pool_)) {
-    if ((info_.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) == 0) {
-      fail(fmt::format("frames of {} B don't fit buffers of {} B, and its driver {} can't use several; "
-                       "lower the MTU to {}",
-                       frame, room(pool_), info_.driver_name, room(pool_) - kLinkHeader));
-    }
-    conf_.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER;
-  }
+  pool_ = plan_.large_buffers ? o_.buffers.large : o_.buffers.small;
+  if (quirks_->fixed_frames) check_af_packet();
   const uint32_t need = uint32_t{o_.queues} * rx_descs_;
   const uint32_t have = rte_mempool_avail_count(pool_);
   if (need >= have) {
@@ -147,56 +134,51 @@ void Setup::choose_pool() {
   }
 }
 
-void Setup::warn_of_driver() {
-  if (driver_is("net_af_packet")) {
-    warn("net_af_packet never delivers IPv4 fragments, cuts what the kernel's GRO or GSO merged, receives "
-         "frames that the host itself sends, and makes any outer VLAN tag one of type 0x8100; the kernel "
-         "interface itself as a port has none of these limits");
-  } else if (driver_is("net_tap")) {
-    warn("net_tap sends nothing longer than 1500 B");
-  } else if (driver_is("net_af_xdp")) {
-    warn("net_af_xdp takes nothing longer than 3.5 KB");
+void Setup::make_plan() {
+  try {
+    plan_ = plan_ethdev({.info = info_,
+                         .quirks = *quirks_,
+                         .queues = o_.queues,
+                         .mtu = o_.mtu,
+                         .merge_mtu = o_.merge_mtu,
+                         .small_room = room(o_.buffers.small),
+                         .large_room = room(o_.buffers.large),
+                         .use = o_.use});
+  } catch (const std::runtime_error& e) {
+    fail(e.what());
   }
-  if (o_.queues > 1 && conf_.rx_adv_conf.rss_conf.rss_hf == 0)
-    warn(fmt::format("its driver {} doesn't tell how it shares traffic between {} queues: both directions "
-                     "of a flow may meet different workers",
-                     info_.driver_name, o_.queues));
+  for (const std::string& w : plan_.warnings) warn(w);
+  if (!quirks_->warning.empty()) warn(std::string(quirks_->warning));
+  s_.driver = info_.driver_name;
+  s_.max_segs = plan_.max_segs;
+  s_.receive = plan_.receive;
+  s_.tso = plan_.tso;
+  s_.ip_checksum = plan_.ip_checksum;
+  s_.offloads = plan_.offloads;
 }
 
 void Setup::configure() {
-  conf_.rxmode.mtu = driver_is("net_af_packet") ? 0 : o_.mtu;
-  constexpr uint64_t kChecks =
-      RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-  conf_.rxmode.offloads |= info_.rx_offload_capa & kChecks;
-  conf_.txmode.offloads = info_.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-  s_.checks = (conf_.rxmode.offloads & kChecks) != 0;
-  s_.max_segs = 1;
-  if (conf_.txmode.offloads != 0) {
-    const uint16_t most = info_.tx_desc_lim.nb_mtu_seg_max;
-    s_.max_segs = most == 0 ? UINT16_MAX : most;
-  }
-  if (o_.queues > 1) {
-    rte_eth_rss_conf& rss = conf_.rx_adv_conf.rss_conf;
-    rss.rss_hf = info_.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
-    if (rss.rss_hf != 0) {
-      conf_.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-      for (size_t i = 0; i < key_.size(); ++i) key_[i] = kSymmetricKey[i % 2];
-      rss.rss_key = key_.data();
-      rss.rss_key_len = info_.hash_key_size != 0 ? std::min<uint8_t>(info_.hash_key_size, key_.size()) : 40;
-    }
-  }
-  check(rte_eth_dev_configure(s_.id, o_.queues, o_.queues, &conf_), "it can't be configured");
+  if (quirks_->fixed_frames) plan_.conf.rxmode.mtu = 0;
+  check(rte_eth_dev_configure(s_.id, o_.queues, o_.queues, &plan_.conf), "it can't be configured");
   check(rte_eth_dev_adjust_nb_rx_tx_desc(s_.id, &rx_descs_, &tx_descs_), "no rings of this size");
+}
+
+// Some drivers take any MTU and set another.
+void Setup::check_mtu() {
+  uint16_t mtu = 0;
+  if (quirks_->fixed_frames || rte_eth_dev_get_mtu(s_.id, &mtu) < 0 || mtu >= o_.mtu) return;
+  fail(fmt::format("its driver {} has set an MTU of {} where {} was asked for; configure that, or another NIC",
+                   info_.driver_name, mtu, o_.mtu));
 }
 
 void Setup::queues() {
   const int socket = rte_eth_dev_socket_id(s_.id);
   const auto node = static_cast<unsigned>(socket);  // SOCKET_ID_ANY where it isn't known
   rte_eth_rxconf rx = info_.default_rxconf;
-  rx.offloads = conf_.rxmode.offloads;
+  rx.offloads = plan_.conf.rxmode.offloads;
   rte_eth_txconf tx = info_.default_txconf;
   // Never FAST_FREE: packets are of both pools.
-  tx.offloads = conf_.txmode.offloads;
+  tx.offloads = plan_.conf.txmode.offloads;
   for (uint16_t q = 0; q < o_.queues; ++q) {
     check(rte_eth_rx_queue_setup(s_.id, q, rx_descs_, node, &rx, pool_), "no receive queue");
     check(rte_eth_tx_queue_setup(s_.id, q, tx_descs_, node, &tx), "no transmit queue");
@@ -211,15 +193,17 @@ std::unique_ptr<EthdevPort> Setup::run() {
   s_.max_frame = o_.mtu + kLinkHeader;
   try {
     check(rte_eth_dev_info_get(s_.id, &info_), "no information");
+    quirks_ = &quirks_of(info_.driver_name);
     check_limits();
     rx_descs_ = tx_descs_ = o_.descriptors;
     if (rx_descs_ > info_.rx_desc_lim.nb_max && info_.rx_desc_lim.nb_max != 0)
       rx_descs_ = info_.rx_desc_lim.nb_max;
+    make_plan();
     choose_pool();
     configure();
     queues();
-    warn_of_driver();
     check(rte_eth_dev_start(s_.id), "it doesn't start");
+    check_mtu();
     if (const int rc = rte_eth_promiscuous_enable(s_.id); rc < 0)
       warn(fmt::format("no promiscuous mode ({}): frames to other addresses may be lost", rte_strerror(-rc)));
   } catch (...) {
@@ -271,8 +255,14 @@ PortStats EthdevPort::stats() {
   for (uint16_t q = 0; q < s_.queues; ++q) {
     r.tx_too_big += queues_[q].tx_too_big.load(std::memory_order_relaxed);
     r.tx_errors += queues_[q].tx_errors.load(std::memory_order_relaxed);
+    r.tx_resplit += queues_[q].tx_resplit.load(std::memory_order_relaxed);
   }
   return r;
+}
+
+TxProgress EthdevPort::tx_progress(uint16_t queue) const noexcept {
+  const Queue& q = queues_[queue];
+  return {q.tx_taken.load(std::memory_order_relaxed), q.tx_refused.load(std::memory_order_relaxed)};
 }
 
 }  // namespace pxio

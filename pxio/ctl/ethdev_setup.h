@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "pxio/ctl/ethdev_plan.h"
 #include "pxio/dp/buffers.h"
 #include "pxio/dp/ethdev_port.h"
 
@@ -16,6 +17,8 @@ struct EthdevOptions {
   uint16_t mtu = 1500;
   Buffers buffers;
   uint16_t descriptors = 1024;  // of each ring; less where the driver has fewer
+  uint16_t merge_mtu = 0;       // largest IP packet that the NIC may merge to; 0: it isn't to merge
+  OffloadWishes use;
 };
 
 // Throws std::runtime_error with one line that names the port, what it needs, what there is and the fix.

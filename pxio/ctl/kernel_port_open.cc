@@ -137,6 +137,7 @@ std::unique_ptr<KernelPort> KernelPort::open(const KernelPortOptions& o) {
     fail(o.ifname, fmt::format("{} queues asked for, 1 to {} are possible", o.queues, kMaxQueues));
   const int ifindex = static_cast<int>(if_nametoindex(o.ifname.c_str()));
   std::unique_ptr<KernelPort> port(new KernelPort);
+  port->segmenting_ = {.able = o.tso, .knows_cwr = true, .max_buffers = kTxIovecs - 1};
   const uint32_t large = large_posted(o.buffers);
   for (uint16_t i = 0; i < o.queues; ++i) {
     port->queues_[i] = std::make_unique<Queue>();
@@ -184,6 +185,18 @@ PortStats KernelPort::stats() {
     s.tx_down += q.tx_down.get();
   }
   return s;
+}
+
+std::vector<OffloadState> KernelPort::offloads() const {
+  return {{"lro", true, "the kernel's GRO, and LRO of the NIC behind it; packets of up to 64 KB"},
+          {"tso", segmenting_.able,
+           segmenting_.able ? "the kernel's GSO, or TSO of the NIC behind it; packets of up to 64 KB"
+                            : "off by configuration"},
+          {"checksum", true, "verdicts and unfinished checksums of the kernel, both ways"},
+          {"scatter", true, fmt::format("up to {} buffers a packet", kMaxTails + 1)},
+          {"multi_segment", true, fmt::format("up to {} buffers a packet", kTxIovecs - 1)},
+          {"rss", n_queues_ > 1,
+           n_queues_ > 1 ? "the kernel's flow hash, the same for both directions" : "one queue"}};
 }
 
 }  // namespace pxio

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A DPDK port. What the driver can't do with a packet on its way out (chains, chains so long) is done
-// here. Made by open_ethdev (pxio/ctl/ethdev_setup.h); worker threads.
+// A DPDK port. What the driver can't do with a packet on its way out (chains, chains so long, what it
+// refuses to cut) is done here; what it tells of packets on their way in is put right. Made by
+// open_ethdev (pxio/ctl/ethdev_setup.h); worker threads.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -15,16 +16,27 @@ namespace pxio {
 
 class EthdevPort final : public Port {
  public:
+  // How what the driver says of a received packet is to be taken.
+  struct Receive {
+    bool keeps_segment_size = true;  // tso_segsz of merged packets is right
+    bool merged_by_length = false;   // merged packets bear no flag
+    bool none_is_partial = false;    // checksum "none": left to hardware by its sender
+    bool bad_behind_other_headers = false;  // "bad" means nothing but for TCP right behind one tag and IP
+  };
   struct Settings {
     std::string name;           // as the operator knows it
+    std::string driver;
     uint16_t id = 0;            // DPDK's
     uint16_t queues = 1;
-    uint32_t max_frame = 0;     // longest one that may be sent
+    uint32_t max_frame = 0;     // longest one that may be sent, or received unmerged
     uint16_t max_segs = 1;      // buffers in a packet that the driver takes
-    bool checks = false;        // it looks at checksums
+    Receive receive;
+    Segmenting tso;
+    bool ip_checksum = false;   // TSO makes that of IPv4 headers
     bool remove = false;        // the device was attached for this port
     Buffers buffers;
     std::vector<std::string> warnings;
+    std::vector<OffloadState> offloads;
   };
 
   explicit EthdevPort(Settings settings);
@@ -39,18 +51,31 @@ class EthdevPort final : public Port {
   uint16_t max_tx_segs() const noexcept override {
     return s_.max_segs > 1 ? s_.max_segs : UINT16_MAX;
   }
+  Segmenting can_segment() const noexcept override { return s_.tso; }
+  void idle(uint16_t queue) noexcept override;
   PortStats stats() override;
+  uint16_t queues() const noexcept override { return s_.queues; }
+  TxProgress tx_progress(uint16_t queue) const noexcept override;
+  std::string driver() const override { return s_.driver; }
+  std::vector<OffloadState> offloads() const override { return s_.offloads; }
 
   uint16_t id() const { return s_.id; }
   // What an operator should know of the driver's limits, a line each.
   const std::vector<std::string>& warnings() const { return s_.warnings; }
 
  private:
+  using Count = std::atomic<uint64_t>;
   struct alignas(64) Queue {  // written by the worker, read by the control thread
-    std::atomic<uint64_t> tx_too_big{0}, tx_errors{0};
+    Count tx_too_big{0}, tx_errors{0}, tx_resplit{0}, tx_taken{0}, tx_refused{0};
   };
+  void correct(rte_mbuf& m) const noexcept;
+  bool sendable(rte_mbuf& m) const noexcept;
   // The packet as the driver can send it, or null: it has been dropped.
   rte_mbuf* fit(Queue& q, rte_mbuf* m) noexcept;
+  // These consume what the driver refused to prepare.
+  void send_refused(uint16_t queue, rte_mbuf* m) noexcept;
+  void send_resplit(uint16_t queue, rte_mbuf* m) noexcept;
+  void send_now(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept;
 
   Settings s_;
   std::unique_ptr<Queue[]> queues_;

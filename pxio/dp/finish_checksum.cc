@@ -109,4 +109,9 @@ uint16_t pseudo_header_sum(const rte_mbuf& m, const PacketView& v) noexcept {
                              : pseudo_sum(header_at<Ipv6Header>(m, v.l2_len), v.proto, len));
 }
 
+bool l4_checksum_holds(const rte_mbuf& m, const PacketView& v) noexcept {
+  const uint16_t sum = sum_packet(m, v.l4_off(), v.ip_len - v.l3_len);
+  return fold(uint64_t{pseudo_header_sum(m, v)} + sum) == 0xffff;
+}
+
 }  // namespace pxio

@@ -22,6 +22,9 @@ bool finish_crc32c(rte_mbuf& m, uint32_t start) noexcept;
 // Computes the checksum of a whole TCP or UDP packet anew. False where it isn't one.
 bool make_l4_checksum(rte_mbuf& m, const PacketView& v) noexcept;
 
+// Whether the checksum of a whole TCP or UDP packet holds. Reads all of it.
+bool l4_checksum_holds(const rte_mbuf& m, const PacketView& v) noexcept;
+
 // Where the checksum field of a whole TCP or UDP packet lies in its first buffer, else null.
 be16* l4_checksum(rte_mbuf& m, const PacketView& v) noexcept;
 

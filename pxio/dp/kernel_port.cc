@@ -74,18 +74,19 @@ bool set_state(rte_mbuf& m, const VnetHeader& h) noexcept {
   return true;
 }
 
-// Describes a packet that arrived merged, so that the kernel takes it apart again.
-void describe_merged(rte_mbuf& m, VnetHeader& h, uint16_t mtu) noexcept {
+// Describes a packet that leaves as several, so that the kernel takes it apart: one that arrived merged,
+// or that is marked for it.
+void describe_segments(rte_mbuf& m, VnetHeader& h, uint16_t mtu) noexcept {
   const PacketView v = parse(m, Link::kEthernet);
   be16* field = l4_checksum(m, v);
   if (field == nullptr || v.l2_len + v.ip_len != m.pkt_len) return;
   const bool udp = v.kind == Kind::kUdp;
   const uint32_t l4_len = udp ? sizeof(UdpHeader) : header_at<TcpHeader>(m, v.l4_off()).len();
   if (v.ip_len <= v.l3_len + l4_len + m.tso_segsz) return;
-  // TCP is as good in a larger packet; a datagram isn't.
-  if (!udp && v.ip_len <= mtu) return;
+  // TCP that came merged is as good in a larger packet; a datagram isn't.
+  if (!udp && v.ip_len <= mtu && (m.ol_flags & RTE_MBUF_F_TX_TCP_SEG) == 0) return;
   // The mark tells that it has been done: the port may not have taken the packet the first time.
-  if ((m.ol_flags & RTE_MBUF_F_TX_TCP_SEG) == 0) {
+  if ((m.ol_flags & RTE_MBUF_F_TX_TCP_CKSUM) == 0) {
     const bool good = (m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
     if (good && v.why == Opaque::kNone) {
       *field = be16::from_raw(pseudo_header_sum(m, v));
@@ -96,7 +97,7 @@ void describe_merged(rte_mbuf& m, VnetHeader& h, uint16_t mtu) noexcept {
       const uint16_t rest = fold(uint64_t{all} + sent);
       *field = be16::from_raw(fold(uint64_t{sent} + static_cast<uint16_t>(~rest)));
     }
-    m.ol_flags |= RTE_MBUF_F_TX_TCP_SEG;
+    m.ol_flags |= RTE_MBUF_F_TX_TCP_CKSUM;
   }
   h.flags = VnetHeader::kNeedsChecksum;
   h.csum_start = static_cast<uint16_t>(v.l4_off());
@@ -264,8 +265,8 @@ uint16_t KernelPort::Queue::build(rte_mbuf** pkts, uint16_t n) noexcept {
     h = {};
     // As much as the kernel puts where receivers look for headers.
     h.hdr_len = std::min<uint16_t>(m.data_len, 128);
-    if ((m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 && m.tso_segsz != 0) [[unlikely]]
-      describe_merged(m, h, mtu);
+    if ((m.ol_flags & (RTE_MBUF_F_RX_LRO | RTE_MBUF_F_TX_TCP_SEG)) != 0 && m.tso_segsz != 0) [[unlikely]]
+      describe_segments(m, h, mtu);
     msghdr& msg = tx_msgs[msgs].msg_hdr;
     msg.msg_iov = &tx_iov[iovs];
     tx_iov[iovs++] = {&h, sizeof h};
@@ -295,9 +296,14 @@ uint16_t KernelPort::tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexc
     }
     const int sent = sendmmsg(q.fd, q.tx_msgs.data(), built, MSG_DONTWAIT);
     if (sent > 0) {
-      uint64_t bytes = 0;
-      for (int i = 0; i < sent; ++i) bytes += pkts[done + i]->pkt_len;
-      q.tx_pkts.add(static_cast<uint64_t>(sent));
+      uint64_t bytes = 0, on_wire = 0;
+      for (int i = 0; i < sent; ++i) {
+        const rte_mbuf& m = *pkts[done + i];
+        const uint32_t as = packets_on_wire(m);
+        on_wire += as;
+        bytes += m.pkt_len + (as == 1 ? 0 : uint64_t{as - 1} * marked_headers(m));
+      }
+      q.tx_pkts.add(on_wire);
       q.tx_bytes.add(bytes);
       rte_pktmbuf_free_bulk(pkts + done, static_cast<unsigned>(sent));
       done = static_cast<uint16_t>(done + sent);
@@ -315,6 +321,11 @@ uint16_t KernelPort::tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexc
     } else {
       drop(1, error == EMSGSIZE ? q.tx_too_big : q.tx_errors);
     }
+  }
+  if (done != 0) {
+    q.tx_taken.add(done);
+  } else if (n != 0) {
+    q.tx_refused.add(1);
   }
   return done;
 }

@@ -25,6 +25,7 @@ struct KernelPortOptions {
   uint16_t queues = 1;
   uint16_t mtu = 1500;
   Buffers buffers;
+  bool tso = true;  // whether the kernel may be given packets to cut
 };
 
 // What stands before each packet: struct virtio_net_hdr, whose own header isn't C++. Host byte order.
@@ -57,10 +58,15 @@ class KernelPort final : public Port {
   uint16_t rx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept override;
   uint16_t tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept override;
   uint16_t max_tx_segs() const noexcept override { return kTxIovecs - 1; }
+  Segmenting can_segment() const noexcept override { return segmenting_; }
   int wait_fd(uint16_t queue) const noexcept override { return queues_[queue]->fd; }
   PortStats stats() override;
-
-  uint16_t queues() const { return n_queues_; }
+  uint16_t queues() const noexcept override { return n_queues_; }
+  TxProgress tx_progress(uint16_t queue) const noexcept override {
+    return {queues_[queue]->tx_taken.get(), queues_[queue]->tx_refused.get()};
+  }
+  std::string driver() const override { return "kernel"; }
+  std::vector<OffloadState> offloads() const override;
 
  private:
   // The longest frame: an IP packet of 64 KB behind an Ethernet header and a tag.
@@ -117,7 +123,7 @@ class KernelPort final : public Port {
     // Written by the worker, read by the control thread.
     alignas(64) Count rx_pkts;
     Count rx_bytes, rx_no_buffer, rx_truncated, rx_errors;
-    Count tx_pkts, tx_bytes, tx_too_big, tx_errors, tx_down;
+    Count tx_pkts, tx_bytes, tx_too_big, tx_errors, tx_down, tx_taken, tx_refused;
     // Control thread: the kernel's count starts anew with each reading.
     alignas(64) uint64_t rx_dropped = 0;
   };
@@ -126,6 +132,7 @@ class KernelPort final : public Port {
 
   std::array<std::unique_ptr<Queue>, kMaxQueues> queues_;
   uint16_t n_queues_ = 0;
+  Segmenting segmenting_;
 };
 
 }  // namespace pxio

@@ -62,6 +62,20 @@ rte_mbuf* strip_front(rte_mbuf* m, uint16_t len) noexcept {
   return head;
 }
 
+void drop_empty(rte_mbuf& m) noexcept {
+  for (rte_mbuf* seg = &m; seg->next != nullptr;) {
+    rte_mbuf* next = seg->next;
+    if (next->data_len != 0) {
+      seg = next;
+      continue;
+    }
+    seg->next = std::exchange(next->next, nullptr);
+    m.nb_segs--;
+    next->nb_segs = 1;
+    rte_pktmbuf_free_seg(next);
+  }
+}
+
 rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept {
   rte_mbuf* t = tail.release();
   head.pkt_len += t->pkt_len;

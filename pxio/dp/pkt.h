@@ -58,6 +58,9 @@ void trim_to(rte_mbuf& m, uint32_t len) noexcept;
 // unless the next segment exists, which then takes over as the head. Returns the (new) head.
 rte_mbuf* strip_front(rte_mbuf* m, uint16_t len) noexcept;
 
+// Takes empty buffers out of the chain: some NICs stop at them. One that is empty all over keeps its head.
+void drop_empty(rte_mbuf& m) noexcept;
+
 // Appends the chain `tail` (headers already stripped) behind `last`, the last segment of `head`.
 // Constant time in the length of `head`. Returns the new last segment.
 rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept;

@@ -5,6 +5,10 @@
 #include <rte_mbuf.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pxio/dp/segmenting.h"
 
 namespace pxio {
 
@@ -20,6 +24,20 @@ struct PortStats {
   uint64_t tx_too_big = 0;    // longer than the interface takes
   uint64_t tx_errors = 0;     // refused for another reason
   uint64_t tx_down = 0;       // the interface was down
+  uint64_t tx_resplit = 0;    // were for the NIC to cut, which refused them: cut in software
+};
+
+// One ability of a port, for the log and the statistics.
+struct OffloadState {
+  std::string name;  // as in the configuration: lro, tso, checksum, scatter, multi_segment, rss
+  bool used = false;
+  std::string how;   // its limits, or why it isn't used
+};
+
+// How far sending on one queue has come; both only rise.
+struct TxProgress {
+  uint64_t taken = 0;    // packets that tx_burst took
+  uint64_t refused = 0;  // calls of which it took none
 };
 
 // A packet that arrived merged by the NIC or kernel carries RTE_MBUF_F_RX_LRO and, where the port
@@ -27,6 +45,8 @@ struct PortStats {
 // are always complete; RTE_MBUF_F_RX_L4_CKSUM_BAD/GOOD tell what the port knows of them.
 // On its way out the mark means the same: a packet that still bears RTE_MBUF_F_RX_LRO and a segment size
 // leaves as the segments that it was merged from, UDP always, TCP where it is longer than the MTU.
+// One marked by leave_as_segments() leaves as the segments that the mark names, whatever the MTU; only
+// ports that say so in can_segment() may be given any.
 class Port {
  public:
   virtual ~Port() = default;
@@ -38,10 +58,18 @@ class Port {
 
   // Buffers that a packet may be chained of without being copied on its way out.
   virtual uint16_t max_tx_segs() const noexcept { return UINT16_MAX; }
+  // What may be marked by leave_as_segments() for this port. The same as long as it is open.
+  virtual Segmenting can_segment() const noexcept { return {}; }
+  // Nothing came for a while: time to give back buffers of packets that have been sent. Worker of `queue`.
+  virtual void idle(uint16_t) noexcept {}
   // Readable when a packet is there, for sleeping in ppoll; -1: only polling tells.
   virtual int wait_fd(uint16_t) const noexcept { return -1; }
   // Control thread, one at a time.
   virtual PortStats stats() { return {}; }
+  virtual uint16_t queues() const noexcept { return 1; }
+  virtual TxProgress tx_progress(uint16_t) const noexcept { return {}; }
+  virtual std::string driver() const { return ""; }
+  virtual std::vector<OffloadState> offloads() const { return {}; }
 };
 
 }  // namespace pxio

@@ -25,15 +25,20 @@ inline size_t size_bin(uint32_t ip_len) {
 
 class TxBuffer {
  public:
-  TxBuffer(Port& port, uint16_t queue) noexcept : port_(&port), queue_(queue) {}
+  TxBuffer(Port& port, uint16_t queue) noexcept
+      : port_(&port), queue_(queue), segmenting_(port.can_segment()) {}
   TxBuffer(const TxBuffer&) = delete;
   TxBuffer& operator=(const TxBuffer&) = delete;
   ~TxBuffer() { flush(); }
 
   void push(PktPtr p) noexcept {
-    ++pushed_pkts_;
-    pushed_bytes_ += p->pkt_len;
-    ++sizes_[size_bin(p->pkt_len - l2_len_)];
+    if ((p->ol_flags & RTE_MBUF_F_TX_TCP_SEG) == 0) [[likely]] {
+      ++pushed_pkts_;
+      pushed_bytes_ += p->pkt_len;
+      ++sizes_[size_bin(p->pkt_len - l2_len_)];
+    } else {
+      count_segments(*p);
+    }
     pkts_[n_++] = p.release();
     if (n_ == pkts_.size()) flush();
   }
@@ -41,7 +46,9 @@ class TxBuffer {
 
   // Bytes of a frame that aren't the IP packet's, for the histogram.
   void set_l2_len(uint16_t len) { l2_len_ = len; }
-  // All that was pushed so far, the dropped ones among them.
+  // What the port can cut by itself.
+  const Segmenting& segmenting() const { return segmenting_; }
+  // All that was pushed so far, the dropped ones among them; packets as they are on the wire.
   uint64_t pushed_pkts() const { return pushed_pkts_; }
   uint64_t pushed_bytes() const { return pushed_bytes_; }
   const SizeHistogram& sizes() const { return sizes_; }
@@ -51,8 +58,11 @@ class TxBuffer {
   static constexpr size_t kCapacity = 64;
   // A full transmit ring drains within microseconds: worth some retries before packets are lost.
   static constexpr int kRetries = 64;
+  void count_segments(const rte_mbuf& m) noexcept;
+
   Port* port_;
   uint16_t queue_;
+  Segmenting segmenting_;
   uint16_t n_ = 0;
   uint16_t l2_len_ = 14;
   uint64_t pushed_pkts_ = 0, pushed_bytes_ = 0, dropped_full_ = 0;

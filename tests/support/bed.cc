@@ -9,11 +9,12 @@ namespace test {
 using pxio::Direction;
 using pxio::Nanos;
 
-Bed::Bed(const pxgw::Policy& policy, const pxgw::Capacity& capacity, pxio::BufferPools* own_pools)
+Bed::Bed(const pxgw::Policy& policy, const pxgw::Capacity& capacity, pxio::BufferPools* own_pools,
+         const pxio::Segmenting& cuts)
     : pools_(own_pools != nullptr ? *own_pools : pools()),
       policy_(policy),
-      inside_port_(policy.link == pxio::Link::kEthernet),
-      outside_port_(policy.link == pxio::Link::kEthernet),
+      inside_port_(policy.link == pxio::Link::kEthernet, cuts),
+      outside_port_(policy.link == pxio::Link::kEthernet, cuts),
       inside_tx_(inside_port_, 0),
       outside_tx_(outside_port_, 0),
       exceptions_(std::uncaught_exceptions()) {

@@ -23,8 +23,9 @@ inline pxgw::Capacity small_capacity() {
 
 class Bed {
  public:
+  // `cuts`: what either port cuts by itself.
   explicit Bed(const pxgw::Policy& policy = {}, const pxgw::Capacity& capacity = small_capacity(),
-               pxio::BufferPools* own_pools = nullptr);
+               pxio::BufferPools* own_pools = nullptr, const pxio::Segmenting& cuts = {});
   // Drains and checks the balance; throws std::logic_error where it doesn't hold.
   ~Bed() noexcept(false);
 

@@ -103,6 +103,29 @@ TEST_CASE("config: every key arrives") {
   CHECK(c.eal_extra.size() == 2);
 }
 
+TEST_CASE("config: offloads are used unless they are off") {
+  const std::string nic =
+      "pairs:\n  - outside:\n      device: 0000:01:00.0\n      offloads: {lro: off, rss: off, tso: auto}\n"
+      "    inside:\n      device: eth1\n      offloads: {tso: off}\n";
+  const Config c = parse_config(nic, "f.yaml");
+  CHECK(c.pairs[0].outside.offloads == pxio::OffloadWishes{.lro = false, .rss = false});
+  CHECK(c.pairs[0].inside.offloads == pxio::OffloadWishes{.tso = false});
+  Config other = c;
+  other.pairs[0].inside.offloads.tso = true;
+  CHECK(needs_restart(c, other) == "pairs[0].inside.offloads");
+  const auto with = [](const std::string& device, const std::string& offloads) {
+    return error_of("pairs:\n- outside: {device: '" + device + "'}\n  inside:\n    device: 'net_x'\n"
+                    "    offloads:\n      " + offloads + "\n");
+  };
+  CHECK(with("eth0", "lro: on") ==
+        "f.yaml:6: pairs[0].inside.offloads.lro: 'on' is not a choice; give auto or off");
+  CHECK_THAT(with("eth0", "lor: off"), Catch::Contains("f.yaml:6: pairs[0].inside.offloads.lor: unknown key; "
+                                                       "known here: lro, tso, checksum, scatter"));
+  CHECK_THAT(error_of("pairs: [{outside: {device: a, offloads: {lro: off}}, inside: {device: b}}]\n"),
+             Catch::Contains("f.yaml:1: pairs[0].outside.offloads.lro: a is a Linux interface") &&
+                 Catch::Contains("ethtool -K a"));
+}
+
 TEST_CASE("config: devices are told apart by their form") {
   const auto kind = [](const std::string& device, const std::string& want_device) {
     const Config c =
