@@ -79,6 +79,8 @@ class Planner {
     if (!r_.use.checksum) return "needs checksum, which is off";
     if (lro_cap() == 0 && !(r_.use.scatter && rx_has(RTE_ETH_RX_OFFLOAD_SCATTER)))
       return "its packets can't be limited to one buffer, and scatter isn't used";
+    if (lro_cap() > std::max(r_.small_room, r_.large_room) && !(r_.use.scatter && rx_has(RTE_ETH_RX_OFFLOAD_SCATTER)))
+      return fmt::format("its packets of {} B fit no buffer, and scatter isn't used", lro_cap());
     if (lro_cap() != 0 && lro_cap() < 2u * r_.mtu) return "the inside MTU has no room for two segments";
     return "";
   }
