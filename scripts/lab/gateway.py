@@ -9,10 +9,10 @@ from lab.netns import LabError, run, wait_for
 
 
 def config_text(outside, inside, control, outside_mtu=1500, inside_mtu=9000, **keys):
-    """The configuration file; `keys` are further top-level keys, as YAML text."""
+    """The configuration file for two devices; `keys` are further top-level keys, as YAML text."""
     lines = ["pairs:",
-             f"  - outside: {{device: \"kernel:{outside}\", mtu: {outside_mtu}}}",
-             f"    inside: {{device: \"kernel:{inside}\", mtu: {inside_mtu}}}",
+             f"  - outside: {{device: \"{outside}\", mtu: {outside_mtu}}}",
+             f"    inside: {{device: \"{inside}\", mtu: {inside_mtu}}}",
              f"control: {control}"]
     for key, value in {"workers": 1, "idle": "sleep", "hold_us": 50, **keys}.items():
         lines.append(f"{key}: {value}")
@@ -20,7 +20,7 @@ def config_text(outside, inside, control, outside_mtu=1500, inside_mtu=9000, **k
 
 
 class Gateway:
-    def __init__(self, space, binary, outside="outside", inside="inside", **keys):
+    def __init__(self, space, binary, outside="kernel:outside", inside="kernel:inside", **keys):
         self.space, self.binary = space, os.path.abspath(binary)
         self.control = os.path.join(space.lab.dir, "pxgw.sock")
         self.config = os.path.join(space.lab.dir, "pxgw.yaml")

@@ -8,6 +8,7 @@ import subprocess
 from capture import Capture, bad_checksums, share_of_jumbos, stop_captures
 from lab.gateway import Gateway
 from lab.netns import Lab, LabError
+from lab.softnic import SoftNic
 from lab.transfer import Transfer
 
 MB = 1_000_000
@@ -30,18 +31,19 @@ def need(condition, message):
 class Bed:
     """outside host -- [1400 B hop] -- [wire] -- gateway -- [wire] -- inside host
 
-    options: .pxgw, .wire (paths), .keep_dir
+    options: .pxgw, .wire, .pxnic (paths), .keep_dir, .ports (kernel or softnic), .nic (options of the NIC outside)
     hop: None, "icmp" or "silent" (routers that drop "fragmentation needed")
     wires: options of the faulty wire by side, such as {"outside": ["--loss", 1]}
     """
 
     def __init__(self, options, *, family=4, inside_host_mtu=9000, hop=None, wires=None, start=True,
-                 capture=True, gso=True, gateway_keys=None):
+                 capture=True, gso=True, gateway_keys=None, ports=None):
         self.options, self.family = options, family
+        self.ports = ports or options.ports
         self.lab = Lab(TAG, gso)
         self.captures = {}
         self.gateway = None
-        self.wires = {}
+        self.wires, self.nics = {}, {}
         self.frame_limit = {"outside": 1514, "inside": inside_host_mtu + 14}
         try:
             self._build(inside_host_mtu, hop, wires or {}, gateway_keys or {})
@@ -81,7 +83,7 @@ class Bed:
             if side in wires:
                 self._build_wire(space, interface, side, mtu, wires[side])
             else:
-                lab.veth(space, interface, self.gw, side, mtu)
+                self._attach(space, interface, side, mtu)
         if inside_host_mtu != 9000:
             self.inside.ip(f"link set dev eth0 mtu {inside_host_mtu}")
         self.inside.ip("addr add 10.9.0.2/24 dev eth0")
@@ -97,7 +99,25 @@ class Bed:
             self.outside.ip6("addr add fd09::1/64 dev eth0 nodad")
             self.address = {4: "10.9.0.1", 6: "fd09::1"}
         self.inside_address = {4: "10.9.0.2", 6: "fd09::2"}
-        self.gateway = Gateway(self.gw, self.options.pxgw, **keys)
+        if self.nics:
+            keys = {"idle": "spin", **keys}
+            self.gateway = Gateway(self.gw, self.options.pxgw, self.nics["outside"].device,
+                                   self.nics["inside"].device, **keys)
+        else:
+            self.gateway = Gateway(self.gw, self.options.pxgw, **keys)
+
+    def _attach(self, space, interface, side, mtu, more=0):
+        """The interface becomes the far end of the gateway's port; `more`: room for VLAN tags."""
+        if self.ports == "kernel":
+            return self.lab.veth(space, interface, self.gw, side, mtu + more)
+        # The NIC inside merges nothing: outbound packets are jumbos already.
+        options = self.options.nic if side == "outside" else {
+            "lro": "off", "queues": self.options.nic.get("queues", 1)}
+        number = ("outside", "inside").index(side)
+        self.nics[side] = SoftNic(space, interface, self.options.pxnic, number, mtu, options)
+        if more:
+            space.ip(f"link set dev {interface} mtu {mtu + more}")
+        return None
 
     def _build_hop(self, hop):
         """outside host --1500-- far router --1400-- near router --1500-- gateway"""
@@ -126,7 +146,7 @@ class Bed:
     def _build_wire(self, space, interface, side, mtu, options):
         s = self.lab.bump(f"wire{side[0]}")
         self.lab.veth(space, interface, s, "a", mtu)
-        self.lab.veth(s, "b", self.gw, side, mtu + 8)  # with room for VLAN tags
+        self._attach(s, "b", side, mtu, more=8)
         wire = s.popen(self.options.wire, "a", "b", *options, stdout=subprocess.PIPE, text=True)
         if wire.stdout.readline().strip() != "ready":
             raise LabError("the wire didn't start")
@@ -174,6 +194,8 @@ class Bed:
         code = self.gateway.stop()
         need(code is not None, "pxgw didn't end within 10 s of SIGTERM")
         need(code == 0, f"pxgw ended with {code}: a buffer was lost, or it failed\n{self.gateway.log(8)}")
+        if self.nics:
+            self._finish_nics()
         for side, bad in zip(self.captures, bad_checksums(self.captures.values())):
             largest, limit = self.captures[side].largest(), self.frame_limit[side]
             need(largest <= limit, f"{side}: a frame of {largest} B, above {limit} B")
@@ -186,6 +208,16 @@ class Bed:
         need(stats["unaccounted"] == 0, f"{stats['unaccounted']} packets are unaccounted for")
         return stats
 
+    def _finish_nics(self):
+        self.nic_did = {}
+        for side, nic in self.nics.items():
+            code, self.nic_did[side], complaint = nic.stop()
+            print(f"  NIC {side}: { {k: v for k, v in self.nic_did[side].items() if v} }")
+            need(code == 0, f"the NIC {side} ended with {code}: {complaint}")
+        did = self.nic_did["outside"]
+        if self.options.nic.get("lro") == "off":
+            need(did["lro_out"] == 0, "the NIC merged with LRO off")
+
     def evidence(self):
         text = "--- pxgw's log\n" + (self.gateway.log() if self.gateway else "")
         stats = self.gateway.stats(check=False) if self.gateway else None
@@ -196,7 +228,8 @@ class Bed:
 
 
 def options_from(args):
-    for path in (args.pxgw, args.wire):
+    for path in (args.pxgw, args.wire, *([args.pxnic] if args.ports == "softnic" else [])):
         if not os.path.exists(path):
             raise LabError(f"{path} isn't there; build it first")
+    args.nic = {k: v for k, v in (("lro", args.lro), ("lro_contexts", args.lro_contexts)) if v is not None}
     return args

@@ -50,7 +50,8 @@ def ping(options):
     """1-byte request and response: what the gateway adds to a round trip, against a bridge."""
     measured = {}
     for what in ("bridge", "gateway"):
-        with Bed(options, start=what == "gateway", capture=False) as bed:
+        ports = "kernel" if what == "bridge" else None
+        with Bed(options, start=what == "gateway", capture=False, ports=ports) as bed:
             if what == "bridge":
                 bed.gw.ip("link add br0 type bridge", "link set dev outside master br0",
                           "link set dev inside master br0", "link set dev br0 mtu 1500 up")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs one end-to-end scenario as root: run.py --pxgw PATH --wire PATH NAME; --list names them all.
+"""Runs end-to-end scenarios as root: run.py [OPTIONS] NAME, or --all.
 
 Exit code: 0 passed, 1 failed, 77 can't be run on this machine."""
 import argparse
@@ -18,35 +18,35 @@ import frames  # noqa: E402
 import live  # noqa: E402
 import options  # noqa: E402
 import paths  # noqa: E402
+import softnic  # noqa: E402
 from lab.netns import LabError, sweep  # noqa: E402
 
+# Over whichever ports are asked for.
 SCENARIOS = {**live.SCENARIOS, **options.SCENARIOS, **faults.SCENARIOS, **paths.SCENARIOS,
              **frames.SCENARIOS}
+ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS)}
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="print the names of all scenarios")
+    parser.add_argument("--all", action="store_true", help="run all that go over any ports, each in turn")
     parser.add_argument("--pxgw", default="build/pxgw/pxgw")
     parser.add_argument("--wire", default="build/tests/e2e/e2e_wire")
+    parser.add_argument("--pxnic", default="build/bench/nic/pxnic")
+    parser.add_argument("--ports", choices=("kernel", "softnic"), default="kernel",
+                        help="the gateway's ports: kernel interfaces, or NICs in software")
+    parser.add_argument("--lro", choices=("on", "off"), help="with softnic: whether the NIC outside merges")
+    parser.add_argument("--lro-contexts", type=int, help="with softnic: flows that it merges at once")
     parser.add_argument("--keep-dir", help="where to copy captures and logs if the scenario fails")
     parser.add_argument("name", nargs="?")
-    args = parser.parse_args()
-    if args.list:
-        print("\n".join(SCENARIOS))
-        return 0
-    if args.name not in SCENARIOS:
-        print(f"no scenario named {args.name}; --list names them", file=sys.stderr)
-        return 2
-    if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return 77
-    # Ctrl-C and ctest's time limit end in the same clean-up as a failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    sweep(bed.TAG)
+    return parser.parse_args()
+
+
+def run(name, args):
     begin = time.monotonic()
     try:
-        SCENARIOS[args.name](bed.options_from(args))
+        ALL[name](bed.options_from(args))
     except bed.Skip as e:
         print(f"skipped: {e}")
         return 77
@@ -55,6 +55,34 @@ def main():
         return 1
     print(f"passed in {time.monotonic() - begin:.1f} s")
     return 0
+
+
+def run_all(args):
+    results = {}
+    for name in SCENARIOS:
+        print(f"=== {name}", flush=True)
+        results[name] = run(name, args)
+    by_code = {code: [n for n, c in results.items() if c == code] for code in (0, 77, 1)}
+    print(f"\n{len(by_code[0])} passed, {len(by_code[77])} skipped, {len(by_code[1])} failed")
+    print("".join(f"  failed: {name}\n" for name in by_code[1]), end="")
+    return 1 if by_code[1] else 0
+
+
+def main():
+    args = arguments()
+    if args.list:
+        print("\n".join(ALL))
+        return 0
+    if not args.all and args.name not in ALL:
+        print(f"no scenario named {args.name}; --list names them", file=sys.stderr)
+        return 2
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root")
+        return 77
+    # Ctrl-C and ctest's time limit end in the same clean-up as a failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sweep(bed.TAG)
+    return run_all(args) if args.all else run(args.name, args)
 
 
 if __name__ == "__main__":
