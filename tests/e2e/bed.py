@@ -34,12 +34,14 @@ class Bed:
     options: .pxgw, .wire, .pxnic (paths), .keep_dir, .ports (kernel or softnic), .nic (options of the NIC outside)
     hop: None, "icmp" or "silent" (routers that drop "fragmentation needed")
     wires: options of the faulty wire by side, such as {"outside": ["--loss", 1]}
+    lro_applies: whether a NIC merges such TCP, where it can merge
     """
 
     def __init__(self, options, *, family=4, inside_host_mtu=9000, hop=None, wires=None, start=True,
-                 capture=True, gso=True, gateway_keys=None, ports=None):
+                 capture=True, gso=True, gateway_keys=None, ports=None,
+                 lro_applies=True):
         self.options, self.family = options, family
-        self.ports = ports or options.ports
+        self.ports, self.lro_applies = ports or options.ports, lro_applies
         self.lab = Lab(TAG, gso)
         self.captures = {}
         self.gateway = None
@@ -195,7 +197,7 @@ class Bed:
         need(code is not None, "pxgw didn't end within 10 s of SIGTERM")
         need(code == 0, f"pxgw ended with {code}: a buffer was lost, or it failed\n{self.gateway.log(8)}")
         if self.nics:
-            self._finish_nics()
+            self._finish_nics(stats, jumbos is not None)
         for side, bad in zip(self.captures, bad_checksums(self.captures.values())):
             largest, limit = self.captures[side].largest(), self.frame_limit[side]
             need(largest <= limit, f"{side}: a frame of {largest} B, above {limit} B")
@@ -208,7 +210,7 @@ class Bed:
         need(stats["unaccounted"] == 0, f"{stats['unaccounted']} packets are unaccounted for")
         return stats
 
-    def _finish_nics(self):
+    def _finish_nics(self, stats, downloaded):
         self.nic_did = {}
         for side, nic in self.nics.items():
             code, self.nic_did[side], complaint = nic.stop()
@@ -217,6 +219,11 @@ class Bed:
         did = self.nic_did["outside"]
         if self.options.nic.get("lro") == "off":
             need(did["lro_out"] == 0, "the NIC merged with LRO off")
+        elif downloaded and self.lro_applies:
+            need(did["lro_out"] > 0, "the NIC merged nothing: pxgw didn't enable LRO")
+        if stats["engine"]["split_in_pkts"] > 100:
+            # What was merged for a host that doesn't take it is cut again on the inside.
+            need(sum(n["tso_in"] for n in self.nic_did.values()) > 0, "jumbos were split, but none by a NIC")
 
     def evidence(self):
         text = "--- pxgw's log\n" + (self.gateway.log() if self.gateway else "")

@@ -23,6 +23,10 @@ def few_contexts(options):
     with Bed(options) as bed:
         bed.transfer("down", 64, 40 * MB)
         bed.finish(jumbos=0.50)
+        nic = bed.nic_did["outside"]
+        need(nic["lro_out"] > 100, "the NIC merged hardly anything")
+        need(nic["lro_most_contexts"] == 4, f"the NIC used {nic['lro_most_contexts']} of 4 contexts")
+        need(nic["lro_no_context"] > 0, "no flow lacked a context")
 
 
 def host_offloads(options):
