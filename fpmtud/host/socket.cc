@@ -114,7 +114,7 @@ Socket::Socket(Transport transport, Family family, const std::optional<Endpoint>
       set(IPPROTO_IP, IP_RECVTTL, 1, "IP_RECVTTL");
       set(IPPROTO_IP, IP_PKTINFO, 1, "IP_PKTINFO");
     } else {
-      set(IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY");
+      if (!raw_) set(IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY");
       set(IPPROTO_IPV6, IPV6_RECVERR, 1, "IPV6_RECVERR");
       set(IPPROTO_IPV6, IPV6_RECVFRAGSIZE, 1, "IPV6_RECVFRAGSIZE");
       set(IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1, "IPV6_RECVHOPLIMIT");
