@@ -14,14 +14,14 @@ constexpr std::array kLadder = std::to_array<Rung>({
     {1300, nullptr},
     {1320, nullptr},
     {1340, nullptr},
-    {1358, "3GPP TS 29.060/23.060 annex C: user plane through 1500 B"},
+    {1358, "3GPP TS 23.060, annex C: mobile hosts"},
     {1372, nullptr},
-    {1380, "IPsec in practice: TCP MSS 1340 and headers"},
+    {1380, nullptr},
     {1390, nullptr},
     {1400, "VPN gateways' common setting"},
     {1410, nullptr},
     {1420, "WireGuard: 1500 - 80 (wg-quick)"},
-    {1428, "GRE over IPv6 with key and checksum behind PPPoE; mobile carriers"},
+    {1428, nullptr},
     {1430, "VXLAN over IPv6 (RFC 7348): 1500 - 70"},
     {1436, nullptr},
     {1440, "WireGuard over IPv4: 1500 - 60"},
@@ -32,17 +32,17 @@ constexpr std::array kLadder = std::to_array<Rung>({
     {1454, "PPPoE of NTT's FLET'S access networks"},
     {1456, nullptr},
     {1460, "DS-Lite (RFC 6333): 1500 - 40; Google Cloud's default"},
-    {1464, "GRE over IPv4 with PPPoE's UDP (L2TP): 1500 - 36"},
+    {1464, "GRE with checksum, key and sequence (RFC 2784, 2890): 1500 - 36"},
     {1468, "GRE behind PPPoE (RFC 2784, 2516): 1492 - 24"},
-    {1472, "464XLAT, MAP-E (RFC 7915): 1500 - 28; IPIP behind PPPoE: 1492 - 20"},
+    {1472, "translation with fragment header (RFC 7915): 1500 - 28"},
     {1476, "GRE over IPv4 (RFC 2784): 1500 - 24"},
     {1480, "IPv6 or IPv4 in IPv4 (RFC 4213, 2003): 1500 - 20"},
     {1484, nullptr},
-    {1488, "L2TP and PPP behind Ethernet: 1500 - 12"},
+    {1488, "three MPLS labels (RFC 3032): 1500 - 12"},
     {1492, "PPPoE (RFC 2516, section 7)"},
-    {1496, "one VLAN tag too many: 1500 - 4"},
+    {1496, "one MPLS label (RFC 3032) or VLAN tag: 1500 - 4"},
     {1500, "Ethernet (RFC 894)"},
-    {1600, "baby giants"},
+    {1600, "switches' baby giants"},
     {2002, "RFC 1191, table 7-1 (802.5)"},
     {2044, "InfiniBand (RFC 4391): 2048 - 4"},
     {2304, "802.11: MSDU"},
@@ -52,13 +52,13 @@ constexpr std::array kLadder = std::to_array<Rung>({
     {4092, "InfiniBand (RFC 4391): 4096 - 4"},
     {4352, "FDDI (RFC 1390)"},
     {4470, "POS and HSSI routers' default"},
-    {5000, nullptr},
-    {5500, nullptr},
-    {6000, nullptr},
-    {6500, nullptr},
-    {7000, nullptr},
-    {7500, nullptr},
-    {7981, "802.11: frame body with A-MSDU"},
+    {4970, nullptr},
+    {5470, nullptr},
+    {5970, nullptr},
+    {6470, nullptr},
+    {6970, nullptr},
+    {7475, nullptr},
+    {7935, "802.11n: A-MSDU"},
     {8166, "RFC 1191, table 7-1 (802.4)"},
     {8500, "AWS transit gateways"},
     {8896, "Google Cloud's largest"},
@@ -69,21 +69,20 @@ constexpr std::array kLadder = std::to_array<Rung>({
     {9001, "AWS EC2"},
     {9180, "ATM, SMDS (RFC 2225, 1209)"},
     {9216, "switches' jumbo frames"},
-    {16110, "InfiniBand and NICs with 16 KB frames"},
+    {16110, "NICs with 16 KB frames (Linux e1000)"},
     {17914, "RFC 1191, table 7-1 (16 Mb/s token ring)"},
     {32000, "RFC 1191, table 7-1"},
     {65520, "IP over InfiniBand, connected mode (RFC 4755)"},
     {65535, "RFC 1191, table 7-1: the largest IPv4 datagram"},
 });
 
-constexpr uint16_t kTwiceUpTo = 1500;
 constexpr size_t kFewSizes = 16;
 
 class Planner {
  public:
   Planner(const RoundSpec& spec, Family family) : spec_(spec), family_(family) {
     spec_.top = std::max(spec_.top, floor_of(family));
-    spec_.low = std::max(spec_.low, floor_of(family));
+    spec_.low = std::clamp(spec_.low, floor_of(family), spec_.top);
     spec_.high = std::min(spec_.high, spec_.top);
   }
 
@@ -110,20 +109,22 @@ class Planner {
       if (r.size > above && r.size <= up_to) add(r.size);
   }
 
+  // Twice, so that what is missing is hardly ever missing for loss alone.
   void full() {
     add_fragmentable();
-    add_rungs(spec_.low, spec_.top - 1u);
-    add(spec_.top);
-    add_rungs(spec_.low, std::min<uint32_t>(spec_.top - 1u, kTwiceUpTo));
-    if (spec_.top <= kTwiceUpTo) add(spec_.top);
+    for (int copy = 0; copy < 2; ++copy) {
+      add_rungs(spec_.low, spec_.top - 1u);
+      add(spec_.top);
+    }
     add_fragmentable();
   }
 
   void confirm() {
     for (int copy = 0; copy < 2; ++copy) {
       add(spec_.low);
-      add_rungs(spec_.low, std::min<uint32_t>(spec_.high, spec_.top - 1u));
-      if (spec_.high == spec_.top) add(spec_.top);
+      if (spec_.high <= spec_.low) continue;
+      add_rungs(spec_.low, spec_.high - 1u);
+      add(spec_.high);
     }
     add_fragmentable();
   }

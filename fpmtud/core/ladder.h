@@ -29,10 +29,10 @@ struct Packet {
 // missing when it has arrived was lost, is too large or has been overtaken.
 using Round = std::vector<Packet>;
 
-// kFull: IPv4: a fragmentable probe of `top` first and again near the end. All rungs above `low` and
-//   below `top`, and `top`; those that fit an Ethernet twice.
-// kConfirm: `low` twice (it is known to pass, so its loss is loss), the rungs above it up to `high`
-//   twice, and on IPv4 a fragmentable probe of `top`.
+// kFull: twice, all rungs above `low` and below `top`, and `top`; on IPv4 a fragmentable probe of `top`
+//   before and after them.
+// kConfirm: twice, `low` (it is known to pass, so its loss is loss), the rungs between, and `high`; on
+//   IPv4 a fragmentable probe of `top`.
 // kEverySize: `low` to `high`, twice if they are few.
 // kKnock: the last packet alone.
 // Sizes outside floor and `top` are left out, and what exceeds kMaxProbes.

@@ -23,6 +23,16 @@ constexpr Time kOldest = 60s;
 
 }  // namespace
 
+Seen seen_of(const Report& r) {
+  return {.round = r.head.round,
+          .seq = r.seq,
+          .size = r.size,
+          .flags = r.head.flags,
+          .fragment = r.fragment,
+          .sent = r.sent,
+          .tally = r.tally};
+}
+
 Session::Session(const SessionConfig& config, Time now)
     : config_(config),
       evidence_(config.family, config.top),
@@ -87,7 +97,7 @@ bool Session::plausible(const Seen& s) const {
 bool Session::seen(const Seen& s, Time now) {
   if (done() || !plausible(s)) return false;
   const Time sent(static_cast<int64_t>(s.sent));
-  if (sent > now || now - sent > kOldest) return false;
+  if (sent < began_ || sent > now || now - sent > kOldest) return false;
   any_answer_ = true;
   sample(now - sent);
   if ((s.flags & kLimited) != 0) {
@@ -161,19 +171,20 @@ void Session::go_on(Time now) {
   if (next == 0)  // only small ones were sent so far, or the interface's MTU has changed
     return begin_round({.kind = RoundKind::kFull, .low = proven, .top = top});
   // Loss or size? The next few rungs again, beside a size that is known to pass.
-  uint16_t high = next;
-  size_t rungs = 0;
-  for (const Rung& r : ladder()) {
-    if (r.size < next) continue;
-    if (r.size >= top || ++rungs > kConfirmRungs) break;
-    high = r.size;
-  }
-  if (rungs < kConfirmRungs) high = top;
   if (next == proven + 1u) {
-    high = static_cast<uint16_t>(std::min<uint32_t>(proven + kHintReach, top));
+    const auto high = static_cast<uint16_t>(std::min<uint32_t>(proven + kHintReach, top));
     return begin_round({.kind = RoundKind::kEverySize, .low = proven, .high = high, .top = top});
   }
-  begin_round({.kind = RoundKind::kConfirm, .low = proven, .high = high, .top = top});
+  begin_round({.kind = RoundKind::kConfirm, .low = proven, .high = confirm_up_to(next), .top = top});
+}
+
+// `next` and a few rungs above it; `next` alone where it isn't a rung, since then all of them failed.
+uint16_t Session::confirm_up_to(uint16_t next) const {
+  const auto rungs = ladder();
+  auto at = std::find_if(rungs.begin(), rungs.end(), [&](const Rung& r) { return r.size == next; });
+  if (at == rungs.end()) return next;
+  for (size_t n = 1; n < kConfirmRungs && at->size < evidence_.top() && at + 1 != rungs.end(); ++n) ++at;
+  return std::min(at->size, evidence_.top());
 }
 
 // Begins a round of all sizes that the path MTU may have, or of those that something points to.

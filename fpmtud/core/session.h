@@ -45,6 +45,8 @@ struct Seen {
   Tally tally;           // of its round
 };
 
+Seen seen_of(const Report& r);
+
 class Session {
  public:
   Session(const SessionConfig& config, Time now);
@@ -82,6 +84,7 @@ class Session {
   bool plausible(const Seen& s) const;
   void close_round(Time now);
   void go_on(Time now);
+  uint16_t confirm_up_to(uint16_t next) const;
   bool narrow(const Finding& f);
   void sample(Time rtt);
   Time timeout() const;

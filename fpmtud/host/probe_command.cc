@@ -228,7 +228,7 @@ void add_probe(CLI::App& app, int& exit_code) {
   cmd->add_option("--parallel", o->probe.parallel, "hosts under way at a time")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  cmd->add_option("--rate", o->rate_mbit, "Mb/s of probes over all, beyond a burst of 256 KiB")
+  cmd->add_option("--rate", o->rate_mbit, "Mb/s of probes over all, beyond a burst of 512 KiB")
       ->check(CLI::Range(0.1, 100000.0))
       ->capture_default_str();
   cmd->add_flag("--json", o->json, "one object a line");

@@ -10,8 +10,11 @@ namespace {
 using boost::system::error_code;
 using boost::asio::posix::stream_descriptor;
 
-// What may leave at once: a round for jumbo frames.
-constexpr uint64_t kBurstBytes = 256 << 10;
+// Beyond the rate, for a whole round at once: with jumbo frames 350 KB.
+constexpr uint64_t kBurstBytes = 512 << 10;
+// 1 Gb/s: what receivers of default size and switches can take.
+constexpr uint64_t kChunkBytes = 64 << 10;
+constexpr auto kChunkPause = std::chrono::microseconds(500);
 constexpr size_t kMaxDrain = 256;
 
 bool nonce_of(std::span<const uint8_t> payload, Nonce& nonce) {
@@ -82,13 +85,7 @@ void Prober::take(Channel& c, const Datagram& d) {
   } else {
     const auto r = parse_report(d.payload, key);
     if (!r) return;
-    s = {.round = r->head.round,
-         .seq = r->seq,
-         .size = r->size,
-         .flags = r->head.flags,
-         .fragment = r->fragment,
-         .sent = r->sent,
-         .tally = r->tally};
+    s = seen_of(*r);
     if (nonce == j.nonce && r->cookie != 0) j.cookie = r->cookie;
   }
   if (f.session.seen(s, now())) advance(f);
@@ -139,7 +136,8 @@ void Prober::advance(Flight& f) {
 void Prober::pump() {
   pumping_ = true;
   const Allowance pace{options_.rate, kBurstBytes};
-  auto again = std::chrono::milliseconds(0);
+  std::chrono::microseconds again{0};
+  uint64_t chunk = 0;
   while (!queue_.empty() && again.count() == 0) {
     Flight& f = *queue_.front();
     const Round& round = f.session.round();
@@ -148,6 +146,11 @@ void Prober::pump() {
       again = std::chrono::milliseconds(1);
       break;
     }
+    if (chunk + bytes > kChunkBytes) {
+      again = kChunkPause;
+      break;
+    }
+    chunk += bytes;
     const SendResult sent = send_next(f);
     if (sent == SendResult::kAgain) {
       again = std::chrono::milliseconds(1);
