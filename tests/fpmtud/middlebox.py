@@ -2,11 +2,14 @@
 """A box on the path; what it takes from a TUN device it writes back there: middlebox.py DEVICE KIND
 
 reassemble: IPv4 datagrams leave whole, as behind some firewalls. clear-df: whatever says that it must not
-be fragmented no longer does."""
+be fragmented no longer does. delay: all of it leaves 20 ms later."""
+import collections
 import fcntl
 import os
+import select
 import struct
 import sys
+import time
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454ca, 1, 0x1000
 
@@ -20,10 +23,22 @@ def with_checksum(header):
     return bytes(header)
 
 
+def delay(tun, seconds):
+    waiting = collections.deque()
+    while True:
+        pause = max(0, waiting[0][0] - time.monotonic()) if waiting else None
+        if select.select([tun], [], [], pause)[0]:
+            waiting.append((time.monotonic() + seconds, os.read(tun, 65536)))
+        while waiting and waiting[0][0] <= time.monotonic():
+            os.write(tun, waiting.popleft()[1])
+
+
 def main():
     tun = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH", sys.argv[1].encode(), IFF_TUN | IFF_NO_PI))
     print("ready", flush=True)
+    if sys.argv[2] == "delay":
+        delay(tun, 0.02)
     parts = {}
     while True:
         packet = os.read(tun, 65536)

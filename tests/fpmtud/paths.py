@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The right answer, whatever lies on the path."""
-import ipaddress
 import re
 import os
 

@@ -4,15 +4,12 @@ import json
 import os
 import select
 import signal
-import subprocess
 import time
 
-from chain import Chain, ProbeCapture, iptables, need
-from lab.netns import PYTHON
+from chain import Chain, ProbeCapture, iptables, middlebox, need
 from paths import judge, sweep
 
 SCENARIOS = {}
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def lossy(chain):
@@ -25,18 +22,6 @@ def lossy(chain):
 SCENARIOS["ipv4_loss"] = sweep(4, icmp=False, prepare=lossy, rounds=None)
 SCENARIOS["ipv6_loss"] = sweep(6, icmp=False, prepare=lossy, rounds=None)
 SCENARIOS["ipv4_loss_exact"] = sweep(4, icmp=False, prepare=lossy, rounds=None, exact=True)
-
-
-def middlebox(chain, kind):
-    """The second router's IPv4 traffic towards the responder goes through a box of that kind."""
-    box = chain.routers[1]
-    process = box.popen(PYTHON, os.path.join(HERE, "middlebox.py"), "box", kind,
-                        stdout=subprocess.PIPE, text=True)
-    need(process.stdout.readline() == "ready\n", "the box didn't start")
-    box.sysctl(net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__default__rp_filter=0,
-               net__ipv4__conf__box__rp_filter=0, net__ipv4__conf__left__rp_filter=0)
-    box.ip("link set dev box mtu 65000 up", "route add default dev box table 100",
-           "rule add iif left lookup 100")
 
 
 def reassembler(options):
