@@ -17,8 +17,8 @@ enum class Family : uint8_t { kIpv4 = 4, kIpv6 = 6 };
 // IP and UDP headers; IP and ICMP echo headers are as long.
 constexpr uint16_t header_bytes(Family f) { return f == Family::kIpv4 ? 20 + 8 : 40 + 8; }
 
-// No path is narrower, or what says so isn't believed: the reassembly size that every IPv4 host takes
-// (RFC 1122, section 3.3.2), and IPv6's least link MTU (RFC 8200, section 5).
+// No path is narrower, or what says so isn't believed: the reassembly size that every IPv4 host
+// takes (RFC 1122, section 3.3.2), and IPv6's least link MTU (RFC 8200, section 5).
 constexpr uint16_t floor_of(Family f) { return f == Family::kIpv4 ? 576 : 1280; }
 
 using Nonce = std::array<uint8_t, 16>;

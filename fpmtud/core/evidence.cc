@@ -68,8 +68,7 @@ bool Evidence::fragment_agrees() const {
 
 std::optional<Finding> Evidence::finding() const {
   if (proven_ == 0) return {};
-  if (proven_ >= top_)
-    return Finding{uncut_ >= top_ ? How::kBoth : How::kLadder, proven_, 0};
+  if (proven_ >= top_) return Finding{uncut_ >= top_ ? How::kBoth : How::kLadder, proven_, 0};
   if (missing_.empty()) return {};
   if (fragment_agrees()) {
     const auto limit = std::min<uint16_t>(next(), fragment_ + kFragmentStep);

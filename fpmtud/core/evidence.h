@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the probes of one direction have shown, and what follows from it for the path MTU. One thread.
+// What the probes of one direction have shown, and what follows from it for the path MTU. One
+// thread.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,9 +18,9 @@ enum Note : uint16_t {
   kReassembler = 2,        // fragments or whole probes arrived that are larger than what passes
   kDfCleared = 4,          // an unfragmentable probe arrived in fragments
   kLoss = 8,
-  kRateLimited = 16,       // the responder said so
-  kIcmpFalse = 32,         // an ICMP error named a smaller MTU than what passes
-  kViaEcho = 64,           // measured by ICMP echo: no responder there
+  kRateLimited = 16,  // the responder said so
+  kIcmpFalse = 32,    // an ICMP error named a smaller MTU than what passes
+  kViaEcho = 64,      // measured by ICMP echo: no responder there
 };
 
 // The path MTU is at least `mtu` and below `limit`.
@@ -49,7 +50,7 @@ class Evidence {
   uint16_t top() const { return top_; }
   uint16_t proven() const { return proven_; }      // the largest unfragmentable that arrived whole
   uint16_t fragment() const { return fragment_; }  // the largest fragment; 0: none
-  uint16_t next() const;                           // the smallest size above `proven` that is missing
+  uint16_t next() const;  // the smallest size above `proven` that is missing
   bool clean() const { return lost_ == 0; }
   bool sure_of_next() const;  // that it's missing for its size
   uint16_t notes() const;
@@ -61,8 +62,8 @@ class Evidence {
   uint16_t top_;
   uint16_t proven_ = 0, fragment_ = 0, uncut_ = 0, cut_anyway_ = 0;
   uint32_t fragmentable_sent_ = 0, fragmentable_arrived_ = 0;
-  uint32_t sent_ = 0, lost_ = 0;            // probes of sizes that pass
-  std::map<uint16_t, uint32_t> missing_;    // probes that didn't arrive, by sizes above `proven`
+  uint32_t sent_ = 0, lost_ = 0;          // probes of sizes that pass
+  std::map<uint16_t, uint32_t> missing_;  // probes that didn't arrive, by sizes above `proven`
 };
 
 }  // namespace fpmtud

@@ -88,10 +88,17 @@ class Planner {
 
   Round plan() {
     switch (spec_.kind) {
-      case RoundKind::kFull: full(); break;
-      case RoundKind::kConfirm: confirm(); break;
-      case RoundKind::kEverySize: every_size(); break;
-      case RoundKind::kKnock: break;
+      case RoundKind::kFull:
+        full();
+        break;
+      case RoundKind::kConfirm:
+        confirm();
+        break;
+      case RoundKind::kEverySize:
+        every_size();
+        break;
+      case RoundKind::kKnock:
+        break;
     }
     round_.push_back({floor_of(family_), false});
     return std::move(round_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which sizes are tried, and what a round of probes consists of: a pure function of its RoundSpec, so
-// that who asks for a round knows what is sent. Any thread.
+// Which sizes are tried, and what a round of probes consists of: a pure function of its RoundSpec,
+// so that who asks for a round knows what is sent. Any thread.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -29,9 +29,11 @@ struct Packet {
 // missing when it has arrived was lost, is too large or has been overtaken.
 using Round = std::vector<Packet>;
 
-// kFull: twice, all rungs above `low` and below `top`, and `top`; on IPv4 a fragmentable probe of `top`
+// kFull: twice, all rungs above `low` and below `top`, and `top`; on IPv4 a fragmentable probe of
+// `top`
 //   before and after them.
-// kConfirm: twice, `low` (it is known to pass, so its loss is loss), the rungs between, and `high`; on
+// kConfirm: twice, `low` (it is known to pass, so its loss is loss), the rungs between, and `high`;
+// on
 //   IPv4 a fragmentable probe of `top`.
 // kEverySize: `low` to `high`, twice if they are few.
 // kKnock: the last packet alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Allowances by source and in all: token buckets in a fixed table. A source is an IPv4 address or an
-// IPv6 /64. One thread.
+// Allowances by source and in all: token buckets in a fixed table. A source is an IPv4 address or
+// an IPv6 /64. One thread.
 #pragma once
 #include <memory>
 

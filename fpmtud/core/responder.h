@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The far end: answers each probe with a report of what has arrived of its round, and checks requests
-// for rounds the other way. Fixed memory; no sockets, no clock. One thread.
+// The far end: answers each probe with a report of what has arrived of its round, and checks
+// requests for rounds the other way. Fixed memory; no sockets, no clock. One thread.
 #pragma once
 #include <memory>
 #include <optional>

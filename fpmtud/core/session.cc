@@ -89,9 +89,9 @@ bool Session::plausible(const Seen& s) const {
     if (!p.fragmentable) largest = std::max(largest, p.size);
   }
   const uint16_t top = specs_[s.round].top;
-  return s.fragment <= s.size && s.tally.largest_whole <= largest && s.tally.cut_anyway <= largest &&
-         s.tally.largest_fragment <= top && s.tally.uncut <= top && s.tally.whole <= whole &&
-         s.tally.fragmentable <= fragmentable;
+  return s.fragment <= s.size && s.tally.largest_whole <= largest &&
+         s.tally.cut_anyway <= largest && s.tally.largest_fragment <= top && s.tally.uncut <= top &&
+         s.tally.whole <= whole && s.tally.fragmentable <= fragmentable;
 }
 
 bool Session::seen(const Seen& s, Time now) {
@@ -109,7 +109,8 @@ bool Session::seen(const Seen& s, Time now) {
   if (!answered_) ++answered_rounds_;
   answered_ = true;
   const bool fragmentable = round_[s.seq].fragmentable;
-  // The tally alone isn't enough where a report of this probe came, but the tally had been displaced.
+  // The tally alone isn't enough where a report of this probe came, but the tally had been
+  // displaced.
   Tally own;
   if (!fragmentable && s.fragment == 0) own.largest_whole = s.size;
   evidence_.add(own);
@@ -175,15 +176,18 @@ void Session::go_on(Time now) {
     const auto high = static_cast<uint16_t>(std::min<uint32_t>(proven + kHintReach, top));
     return begin_round({.kind = RoundKind::kEverySize, .low = proven, .high = high, .top = top});
   }
-  begin_round({.kind = RoundKind::kConfirm, .low = proven, .high = confirm_up_to(next), .top = top});
+  begin_round(
+      {.kind = RoundKind::kConfirm, .low = proven, .high = confirm_up_to(next), .top = top});
 }
 
-// `next` and a few rungs above it; `next` alone where it isn't a rung, since then all of them failed.
+// `next` and a few rungs above it; `next` alone where it isn't a rung, since then all of them
+// failed.
 uint16_t Session::confirm_up_to(uint16_t next) const {
   const auto rungs = ladder();
   auto at = std::find_if(rungs.begin(), rungs.end(), [&](const Rung& r) { return r.size == next; });
   if (at == rungs.end()) return next;
-  for (size_t n = 1; n < kConfirmRungs && at->size < evidence_.top() && at + 1 != rungs.end(); ++n) ++at;
+  for (size_t n = 1; n < kConfirmRungs && at->size < evidence_.top() && at + 1 != rungs.end(); ++n)
+    ++at;
   return std::min(at->size, evidence_.top());
 }
 
@@ -196,8 +200,8 @@ bool Session::narrow(const Finding& f) {
     fragment_tried_ = true;
     low = std::max<uint32_t>(low, evidence_.fragment());
     high = std::min<uint32_t>(high, f.limit - 1u);
-  } else if (hint_ >= low && hint_ <= high && hint_ != hint_tried_) {
-    hint_tried_ = hint_;
+  } else if (hint_ + uint32_t{kHintReach} >= low && hint_ <= high && hint_ != hint_tried_) {
+    hint_tried_ = hint_;  // often just what has passed: then nothing larger must
     low = std::max<uint32_t>(low, hint_ - kHintReach);
     high = std::min<uint32_t>(high, hint_ + kHintReach);
   } else if (!config_.exact) {

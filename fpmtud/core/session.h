@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds the path MTU of one direction: says which round of probes to send next, takes in what is known
-// of their arrival, and ends with a finding. Works on time that is handed in. One thread.
+// Finds the path MTU of one direction: says which round of probes to send next, takes in what is
+// known of their arrival, and ends with a finding. Works on time that is handed in. One thread.
 #pragma once
 #include <bitset>
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace fpmtud {
 
 struct SessionConfig {
   Family family = Family::kIpv4;
-  uint16_t top = 1500;      // the largest size to try: at most the first link's MTU
-  bool exact = false;       // to the byte, in one round more
-  bool use_hints = false;   // to try what ICMP errors name, as classical discovery does
+  uint16_t top = 1500;     // the largest size to try: at most the first link's MTU
+  bool exact = false;      // to the byte, in one round more
+  bool use_hints = false;  // to try what ICMP errors name, as classical discovery does
 };
 
 enum class Verdict : uint8_t {
@@ -39,10 +39,10 @@ struct PathMtu {
 struct Seen {
   uint8_t round = 0;
   uint16_t seq = 0, size = 0;
-  uint8_t flags = 0;     // of Flag
+  uint8_t flags = 0;      // of Flag
   uint16_t fragment = 0;  // the largest fragment; 0: it came whole
-  uint64_t sent = 0;     // the time that was in the probe
-  Tally tally;           // of its round
+  uint64_t sent = 0;      // the time that was in the probe
+  Tally tally;            // of its round
 };
 
 Seen seen_of(const Report& r);
@@ -96,9 +96,9 @@ class Session {
   std::vector<RoundSpec> specs_;  // of all rounds: answers may come late
   Round round_;                   // the one under way
   std::bitset<kMaxProbes> acked_;
-  uint16_t whole_ = 0;      // unfragmentable probes of this round that arrived, as far as is known
-  bool answered_ = false;   // something of this round came back
-  bool complete_ = false;   // its last probe arrived
+  uint16_t whole_ = 0;     // unfragmentable probes of this round that arrived, as far as is known
+  bool answered_ = false;  // something of this round came back
+  bool complete_ = false;  // its last probe arrived
   bool any_answer_ = false;
   uint8_t knocks_ = 0;
   uint16_t hint_ = 0, hint_tried_ = 0, least_hint_ = 0;

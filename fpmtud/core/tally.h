@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What has arrived of one round, each probe counted once whatever is doubled on the way. Fixed size.
-// One thread.
+// What has arrived of one round, each probe counted once whatever is doubled on the way. Fixed
+// size. One thread.
 #pragma once
 #include <bitset>
 

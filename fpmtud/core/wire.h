@@ -83,8 +83,9 @@ struct Request {
 
 inline constexpr size_t kProbeBytes = 56, kReportBytes = 80, kRequestBytes = 64;
 
-// Writes the header at the front of `out`, which is the UDP payload and for probes holds the padding,
-// too; all of it is written. Signs where a key is given. `out` too small: a failed assertion.
+// Writes the header at the front of `out`, which is the UDP payload and for probes holds the
+// padding, too; all of it is written. Signs where a key is given. `out` too small: a failed
+// assertion.
 void encode(const Probe& m, const Key* key, MutableBytes out);
 void encode(const Report& m, const Key* key, MutableBytes out);
 void encode(const Request& m, const Key* key, MutableBytes out);

@@ -16,9 +16,9 @@ Key read_key(const std::string& path) {
   struct stat st;
   std::ifstream in(path, std::ios::binary);
   if (stat(path.c_str(), &st) != 0 || !in)
-    throw std::runtime_error(fmt::format(
-        "{}: can't be read ({}); make a key by: (umask 077; openssl rand -hex 32 > {})", path,
-        std::strerror(errno), path));
+    throw std::runtime_error(
+        fmt::format("{}: can't be read ({}); make a key by: (umask 077; openssl rand -hex 32 > {})",
+                    path, std::strerror(errno), path));
   if (!S_ISREG(st.st_mode)) throw std::runtime_error(fmt::format("{}: is no file", path));
   if ((st.st_mode & 07) != 0)
     throw std::runtime_error(

@@ -32,20 +32,28 @@ double ms(Time t) { return std::chrono::duration<double, std::milli>(t).count();
 
 const char* how_text(How h) {
   switch (h) {
-    case How::kFragment: return "fragment";
-    case How::kLadder: return "ladder";
-    case How::kBoth: return "both";
-    case How::kNone: break;
+    case How::kFragment:
+      return "fragment";
+    case How::kLadder:
+      return "ladder";
+    case How::kBoth:
+      return "both";
+    case How::kNone:
+      break;
   }
   return "none";
 }
 
 const char* verdict_text(Verdict v) {
   switch (v) {
-    case Verdict::kMeasured: return "measured";
-    case Verdict::kLowerBound: return "lower_bound";
-    case Verdict::kRefused: return "refused";
-    case Verdict::kSilent: break;
+    case Verdict::kMeasured:
+      return "measured";
+    case Verdict::kLowerBound:
+      return "lower_bound";
+    case Verdict::kRefused:
+      return "refused";
+    case Verdict::kSilent:
+      break;
   }
   return "silent";
 }
@@ -54,10 +62,14 @@ bool limited_by_us(const PathMtu& r) { return r.finding.limit == 0; }
 
 std::string value_text(const PathMtu& r) {
   switch (r.verdict) {
-    case Verdict::kSilent: return "no answer";
-    case Verdict::kRefused: return "no responder";
-    case Verdict::kLowerBound: return fmt::format("at least {}", r.finding.mtu);
-    case Verdict::kMeasured: break;
+    case Verdict::kSilent:
+      return "no answer";
+    case Verdict::kRefused:
+      return "no responder";
+    case Verdict::kLowerBound:
+      return fmt::format("at least {}", r.finding.mtu);
+    case Verdict::kMeasured:
+      break;
   }
   return fmt::format("{}", r.finding.mtu);
 }

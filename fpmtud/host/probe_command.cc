@@ -167,8 +167,8 @@ int probe(CommandOptions& o) {
       if (progress) progress->end();
     };
     prober = std::make_unique<Prober>(
-        io, o.probe, [&] { return names.next(); },
-        [&](const TargetResult& r) { printer.print(r); }, over);
+        io, o.probe, [&] { return names.next(); }, [&](const TargetResult& r) { printer.print(r); },
+        over);
     signals.async_wait([&](const boost::system::error_code& error, int) {
       if (error) return;
       broken_off = !o.probe.watch.has_value();
@@ -201,15 +201,17 @@ void add_probe(CLI::App& app, int& exit_code) {
   cmd->add_option("--port", o->probe.port, "UDP port of the responders")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();
-  cmd->add_option("--max", o->probe.max, "the largest size to try, as far as the interface takes it")
+  cmd->add_option("--max", o->probe.max,
+                  "the largest size to try, as far as the interface takes it")
       ->check(CLI::Range(1280, 65535))
       ->capture_default_str();
   cmd->add_flag("-4", o->only4, "IPv4 alone");
   cmd->add_flag("-6", o->only6, "IPv6 alone")->excludes("-4");
   cmd->add_flag("--exact", o->probe.exact, "to the byte, in one more round trip");
   cmd->add_flag("--both", o->probe.both, "the way back as well");
-  cmd->add_option("--flows", o->probe.flows,
-                  "source ports to try: where links of different MTU share the load, the least counts")
+  cmd->add_option(
+         "--flows", o->probe.flows,
+         "source ports to try: where links of different MTU share the load, the least counts")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   auto* watch = cmd->add_option("--watch", o->watch_s,
@@ -217,18 +219,20 @@ void add_probe(CLI::App& app, int& exit_code) {
                     ->expected(0, 1)
                     ->check(CLI::Range(0.1, 86400.0))
                     ->type_name("[SECONDS]");
-  auto* set = cmd->add_flag("--set-route", o->probe.set_route,
-                            "give the host a route with this MTU, which Linux TCP then uses (root)");
+  auto* set =
+      cmd->add_flag("--set-route", o->probe.set_route,
+                    "give the host a route with this MTU, which Linux TCP then uses (root)");
   cmd->add_flag("--unset-route", o->probe.unset_route, "remove that route; nothing is measured")
       ->excludes(set);
   cmd->add_flag("--fallback", o->probe.fallback,
                 "hosts without a responder: by ICMP echo and what ICMP errors say");
-  cmd->add_option("--key-file", o->key_file, "sign with this key, believe only what is signed with it")
+  cmd->add_option("--key-file", o->key_file,
+                  "sign with this key, believe only what is signed with it")
       ->type_name("FILE");
   cmd->add_option("--parallel", o->probe.parallel, "hosts under way at a time")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  cmd->add_option("--rate", o->rate_mbit, "Mb/s of probes over all, beyond a burst of 512 KiB")
+  cmd->add_option("--rate", o->rate_mbit, "Mb/s of probes over all, beyond a burst of 4 MiB")
       ->check(CLI::Range(0.1, 100000.0))
       ->capture_default_str();
   cmd->add_flag("--json", o->json, "one object a line");

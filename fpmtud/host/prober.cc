@@ -149,9 +149,8 @@ void Prober::begin(Job& j) {
   }
   j.link = first_link(j.target.at);
   if (options_.unset_route || j.link == 0) return report(j);
-  const SessionConfig config{.family = j.target.at.family,
-                             .top = std::min(options_.max, j.link),
-                             .exact = options_.exact};
+  const SessionConfig config{
+      .family = j.target.at.family, .top = std::min(options_.max, j.link), .exact = options_.exact};
   // At least one even if a report should come at once.
   j.in_air = options_.flows;
   for (uint16_t flow = 0; flow < options_.flows; ++flow)
@@ -159,12 +158,13 @@ void Prober::begin(Job& j) {
 }
 
 void Prober::launch(Job& j, Channel& c, const Session& s, bool reverse) {
-  auto flight = std::make_unique<Flight>(Flight{.job = &j,
-                                                .channel = &c,
-                                                .nonce = reverse ? j.nonce : random_nonce(),
-                                                .reverse = reverse,
-                                                .session = s,
-                                                .timer = std::make_unique<asio::steady_timer>(io_)});
+  auto flight =
+      std::make_unique<Flight>(Flight{.job = &j,
+                                      .channel = &c,
+                                      .nonce = reverse ? j.nonce : random_nonce(),
+                                      .reverse = reverse,
+                                      .session = s,
+                                      .timer = std::make_unique<asio::steady_timer>(io_)});
   Flight& f = *flight;
   if (!reverse && c.transport == Transport::kUdp && j.flights.empty()) j.nonce = f.nonce;
   flights_[f.nonce] = &f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Measures the path MTU to many hosts at once: sockets, timers and routes around core/session.h. Memory
-// follows `parallel`, not the number of targets. One thread, that of the io_context.
+// Measures the path MTU to many hosts at once: sockets, timers and routes around core/session.h.
+// Memory follows `parallel`, not the number of targets. One thread, that of the io_context.
 #pragma once
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/udp.hpp>
@@ -29,8 +29,8 @@ struct ProbeOptions {
   std::optional<Key> key;
   bool both = false, exact = false, fallback = false;
   bool set_route = false, unset_route = false;
-  uint16_t flows = 1;        // source ports, whose packets may take different links
-  size_t parallel = 256;     // targets under way
+  uint16_t flows = 1;          // source ports, whose packets may take different links
+  size_t parallel = 256;       // targets under way
   uint64_t rate = 12'500'000;  // bytes a second, over all targets
   std::optional<Time> watch;   // again and again, with this pause
 };
@@ -51,8 +51,8 @@ struct TargetResult {
 
 class Prober {
  public:
-  // `next` gives the next name or address, nothing at the end. `sink` gets each result; with `watch`
-  // again for each measurement. `finished` is called when nothing is left to do. Throws
+  // `next` gives the next name or address, nothing at the end. `sink` gets each result; with
+  // `watch` again for each measurement. `finished` is called when nothing is left to do. Throws
   // std::runtime_error.
   Prober(boost::asio::io_context& io, const ProbeOptions& options,
          std::function<std::optional<std::string>()> next,

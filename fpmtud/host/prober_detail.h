@@ -21,9 +21,9 @@ struct Prober::Job {
   std::vector<std::unique_ptr<Flight>> flights;  // of the stage under way
   size_t in_air = 0;
   std::optional<PathMtu> forward, reverse;
-  bool refused = false;     // an ICMP error said so, though anyone could have sent it
+  bool refused = false;  // an ICMP error said so, though anyone could have sent it
   bool tried_echo = false;
-  Nonce nonce{};            // of the session whose cookie this is
+  Nonce nonce{};  // of the session whose cookie this is
   uint64_t cookie = 0;
   uint16_t link = 0;
   RoundTally reverse_tally;  // of the reverse round under way

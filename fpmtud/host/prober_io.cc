@@ -7,11 +7,11 @@
 namespace fpmtud {
 namespace {
 
-using boost::system::error_code;
 using boost::asio::posix::stream_descriptor;
+using boost::system::error_code;
 
-// Beyond the rate, for a whole round at once: with jumbo frames 350 KB.
-constexpr uint64_t kBurstBytes = 512 << 10;
+// Beyond the rate: any round of one target. A full one has 350 KB with jumbo frames, every size 4 MB.
+constexpr uint64_t kBurstBytes = 4 << 20;
 // 1 Gb/s: what receivers of default size and switches can take.
 constexpr uint64_t kChunkBytes = 64 << 10;
 constexpr auto kChunkPause = std::chrono::microseconds(500);
@@ -65,8 +65,10 @@ void Prober::take(Channel& c, const Datagram& d) {
     const auto p = parse_probe(d.payload, d.from.family, nullptr);
     if (!p) return;
     s = {.round = p->head.round, .seq = p->seq, .size = p->size, .flags = kLast, .sent = p->sent};
-    if ((p->head.flags & kFragmentable) == 0) s.tally = {.whole = 1, .largest_whole = p->size};
-    else if (d.fragment != 0) f.session.hint(d.fragment);  // the way back, often the same
+    if ((p->head.flags & kFragmentable) == 0)
+      s.tally = {.whole = 1, .largest_whole = p->size};
+    else if (d.fragment != 0)
+      f.session.hint(d.fragment);  // the way back, often the same
   } else if (d.from.port != j.target.at.port) {
     return;
   } else if (f.reverse) {
@@ -177,7 +179,8 @@ void Prober::pump() {
 
 SendResult Prober::send_next(Flight& f) {
   const Job& j = *f.job;
-  const Key* key = options_.key && f.channel->transport == Transport::kUdp ? &*options_.key : nullptr;
+  const Key* key =
+      options_.key && f.channel->transport == Transport::kUdp ? &*options_.key : nullptr;
   const auto stamp = static_cast<uint64_t>(now().count());
   if (f.reverse) {
     Request r;

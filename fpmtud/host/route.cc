@@ -27,7 +27,8 @@ size_t address_bytes(Family f) { return f == Family::kIpv4 ? 4 : 16; }
 // One message, grown attribute by attribute.
 class Message {
  public:
-  Message(int type, int flags, uint32_t sequence, const Endpoint& to) : bytes_(NLMSG_LENGTH(sizeof(rtmsg))) {
+  Message(int type, int flags, uint32_t sequence, const Endpoint& to)
+      : bytes_(NLMSG_LENGTH(sizeof(rtmsg))) {
     header().nlmsg_type = static_cast<uint16_t>(type);
     header().nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags);
     header().nlmsg_seq = sequence;
@@ -67,7 +68,8 @@ Reply receive(int fd, uint32_t sequence) {
       return {errno, {}};
     }
     auto left = static_cast<unsigned>(n);
-    for (auto* h = reinterpret_cast<nlmsghdr*>(buffer); NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+    for (auto* h = reinterpret_cast<nlmsghdr*>(buffer); NLMSG_OK(h, left);
+         h = NLMSG_NEXT(h, left)) {
       if (h->nlmsg_seq != sequence) continue;
       if (h->nlmsg_type == NLMSG_ERROR) return {-static_cast<nlmsgerr*>(NLMSG_DATA(h))->error, {}};
       return {0, {reinterpret_cast<char*>(h), reinterpret_cast<char*>(h) + h->nlmsg_len}};
@@ -140,9 +142,9 @@ int Routes::change(int type, int flags, const Endpoint& to, const Route* via, ui
   m.route().rtm_type = RTN_UNICAST;
   m.route().rtm_scope = RT_SCOPE_NOWHERE;
   if (via != nullptr) {
-    m.route().rtm_scope = via->gateway || to.family == Family::kIpv6 ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK;
-    if (via->gateway)
-      m.add(RTA_GATEWAY, via->gateway->address.data(), address_bytes(to.family));
+    m.route().rtm_scope =
+        via->gateway || to.family == Family::kIpv6 ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK;
+    if (via->gateway) m.add(RTA_GATEWAY, via->gateway->address.data(), address_bytes(to.family));
     m.add(RTA_OIF, &via->interface, sizeof via->interface);
     struct {
       rtattr head;
@@ -159,13 +161,15 @@ std::string Routes::set(const Endpoint& to, uint16_t mtu) {
   if (!via) return fmt::format("{}: no route to it", to_text(to));
   const int error = change(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, to, &*via, mtu);
   if (error == EPERM) return "--set-route: no right to change routes; run as root (CAP_NET_ADMIN)";
-  if (error != 0) return fmt::format("{}: the route can't be set ({})", to_text(to), std::strerror(error));
+  if (error != 0)
+    return fmt::format("{}: the route can't be set ({})", to_text(to), std::strerror(error));
   return "";
 }
 
 std::string Routes::unset(const Endpoint& to) {
   const int error = change(RTM_DELROUTE, 0, to, nullptr, 0);
-  if (error == EPERM) return "--unset-route: no right to change routes; run as root (CAP_NET_ADMIN)";
+  if (error == EPERM)
+    return "--unset-route: no right to change routes; run as root (CAP_NET_ADMIN)";
   if (error == ESRCH || error == ENOENT)
     return fmt::format("{}: has no route that --set-route made", to_text(to));
   if (error != 0)

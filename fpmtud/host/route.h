@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel's routes, over netlink: which interface leads to a host, and a host route with an MTU that
-// Linux TCP then uses. Looking up needs no privileges, changing CAP_NET_ADMIN. One thread.
+// The kernel's routes, over netlink: which interface leads to a host, and a host route with an MTU
+// that Linux TCP then uses. Looking up needs no privileges, changing CAP_NET_ADMIN. One thread.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,8 +13,8 @@ struct Route {
   uint32_t interface = 0;
   uint16_t interface_mtu = 0;  // at most 65535
   std::optional<Endpoint> gateway;
-  bool ours = false;    // a host route that set_route made
-  uint16_t mtu = 0;     // the route's own; 0: none
+  bool ours = false;  // a host route that set_route made
+  uint16_t mtu = 0;   // the route's own; 0: none
 };
 
 class Routes {

@@ -64,7 +64,8 @@ int serve(const ServeOptions& o) {
     io.run();
     const ResponderCounters& c = server.counters();
     fmt::print(
-        "probes {} reports {} requests {} rounds {} drop_not_ours {} drop_unsigned {} drop_limit {} "
+        "probes {} reports {} requests {} rounds {} drop_not_ours {} drop_unsigned {} drop_limit "
+        "{} "
         "drop_cookie {} drop_refused {}\n",
         c.probes, c.reports, c.requests, c.rounds, c.drop_not_ours, c.drop_unsigned, c.drop_limit,
         c.drop_cookie, c.drop_refused);
@@ -80,11 +81,15 @@ int serve(const ServeOptions& o) {
 void add_serve(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ServeOptions>();
   CLI::App* cmd = app.add_subcommand(
-      "serve", "Answers probes, so that others can measure the path to this host. Needs no privileges.");
-  cmd->add_option("--port", o->port, "UDP port")->check(CLI::Range(1, 65535))->capture_default_str();
+      "serve",
+      "Answers probes, so that others can measure the path to this host. Needs no privileges.");
+  cmd->add_option("--port", o->port, "UDP port")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   cmd->add_option("--listen", o->listen, "addresses to answer on; all, if none is given")
       ->type_name("ADDR");
-  cmd->add_option("--key-file", o->key_file, "answer only who signs with this key (16 bytes and more)")
+  cmd->add_option("--key-file", o->key_file,
+                  "answer only who signs with this key (16 bytes and more)")
       ->type_name("FILE");
   cmd->add_flag("--no-reverse", o->no_reverse, "send no probes to those who ask for the way back");
   cmd->add_option("--source-rate", o->source_rate,

@@ -10,8 +10,8 @@ namespace {
 
 using boost::system::error_code;
 
-constexpr size_t kMaxSending = 16;   // rounds on their way at a time
-constexpr size_t kMaxDrain = 256;    // datagrams before other work gets its turn
+constexpr size_t kMaxSending = 16;  // rounds on their way at a time
+constexpr size_t kMaxDrain = 256;   // datagrams before other work gets its turn
 // 1 Gb/s: what receivers of default size and switches can take.
 constexpr size_t kChunkBytes = 64 << 10;
 constexpr auto kChunkPause = std::chrono::microseconds(500);
@@ -28,11 +28,12 @@ Server::Server(boost::asio::io_context& io, const ResponderConfig& config,
 Server::~Server() = default;
 
 void Server::wait(Listener& l) {
-  l.watch.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, &l](error_code error) {
-    if (error) return;
-    drain(l);
-    wait(l);
-  });
+  l.watch.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this, &l](error_code error) {
+                       if (error) return;
+                       drain(l);
+                       wait(l);
+                     });
 }
 
 void Server::drain(Listener& l) {
@@ -41,11 +42,9 @@ void Server::drain(Listener& l) {
     if (!d) break;
     std::array<uint8_t, kReportBytes> report;
     std::optional<Request> request;
-    const size_t n = responder_.answer({.from = d->from,
-                                        .payload = d->payload,
-                                        .fragment = d->fragment,
-                                        .ttl = d->ttl},
-                                       now(), report, request);
+    const size_t n = responder_.answer(
+        {.from = d->from, .payload = d->payload, .fragment = d->fragment, .ttl = d->ttl}, now(),
+        report, request);
     // A report that can't be sent now counts as lost: the next bears the same tally.
     if (n != 0) l.socket.send(d->from, std::span(report).first(n), true, &d->local);
     if (request) begin(l, *d, *request);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The responder on a Linux host: sockets around core/responder.h. One thread, that of the io_context.
+// The responder on a Linux host: sockets around core/responder.h. One thread, that of the
+// io_context.
 #pragma once
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

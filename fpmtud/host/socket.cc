@@ -123,8 +123,8 @@ Socket::Socket(Transport transport, Family family, const std::optional<Endpoint>
       set(IPPROTO_IPV6, IPV6_DONTFRAG, 1, "IPV6_DONTFRAG");
     }
     // A round may be there at once. Beyond the system's limit only with privileges.
-    for (const auto& [force, plain] : {std::pair{SO_RCVBUFFORCE, SO_RCVBUF},
-                                       std::pair{SO_SNDBUFFORCE, SO_SNDBUF}})
+    for (const auto& [force, plain] :
+         {std::pair{SO_RCVBUFFORCE, SO_RCVBUF}, std::pair{SO_SNDBUFFORCE, SO_SNDBUF}})
       if (setsockopt(fd_, SOL_SOCKET, force, &kBufferBytes, sizeof kBufferBytes) != 0)
         setsockopt(fd_, SOL_SOCKET, plain, &kBufferBytes, sizeof kBufferBytes);
     if (at) {
@@ -316,8 +316,7 @@ bool Socket::read_error_queue() {
     }
     if (m.msg_namelen > 0) p.to = to_endpoint(reinterpret_cast<sockaddr*>(&name));
     const size_t skip = transport_ == Transport::kEcho ? kEchoHeader : 0;
-    if (static_cast<size_t>(n) > skip && !p.local)
-      p.quote.assign(quote + skip, quote + n);
+    if (static_cast<size_t>(n) > skip && !p.local) p.quote.assign(quote + skip, quote + n);
     // A flood of forged errors takes no memory.
     if (errors_.size() < kMaxErrors) errors_.push_back(std::move(p));
   }

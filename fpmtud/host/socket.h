@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sockets that send datagrams which may be fragmented or not, whatever path MTU the kernel remembers,
-// and that tell the largest fragment of what arrives: UDP, or ICMP echo for hosts without a responder.
-// No privileges for UDP. Not blocking. One thread.
+// Sockets that send datagrams which may be fragmented or not, whatever path MTU the kernel
+// remembers, and that tell the largest fragment of what arrives: UDP, or ICMP echo for hosts
+// without a responder. No privileges for UDP. Not blocking. One thread.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -28,8 +28,9 @@ struct Local {
 struct Datagram {
   Endpoint from;
   Local local;
-  std::span<const uint8_t> payload;  // UDP's, or what follows the echo header; until the next receive
-  uint16_t fragment = 0;             // the largest, with IP header; 0: it came whole
+  std::span<const uint8_t>
+      payload;            // UDP's, or what follows the echo header; until the next receive
+  uint16_t fragment = 0;  // the largest, with IP header; 0: it came whole
   uint8_t ttl = 0;
 };
 
@@ -46,13 +47,13 @@ enum class SendResult : uint8_t { kSent, kAgain, kTooBig, kFailed };
 
 sockaddr_storage to_sockaddr(const Endpoint& e, socklen_t& length);
 Endpoint to_endpoint(const sockaddr* a);
-std::string to_text(const Endpoint& e);               // the address alone
+std::string to_text(const Endpoint& e);                          // the address alone
 std::optional<Endpoint> parse_address(const std::string& text);  // numeric
 
 class Socket {
  public:
-  // Bound to `at`, or to any address and a port of the kernel's choice. Throws std::runtime_error with
-  // one line that says what to do.
+  // Bound to `at`, or to any address and a port of the kernel's choice. Throws std::runtime_error
+  // with one line that says what to do.
   Socket(Transport transport, Family family, const std::optional<Endpoint>& at = {});
   ~Socket();
   Socket(const Socket&) = delete;

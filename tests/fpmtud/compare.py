@@ -21,7 +21,7 @@ from capture import Capture  # noqa: E402
 from lab.netns import sweep  # noqa: E402
 from paths import all_fragments  # noqa: E402
 
-LIMIT = 60
+LIMIT = 20
 RUNS = 3
 Row = collections.namedtuple("Row", "family mtu icmp fragments")
 ROWS = [Row(f, m, i, True) for i in (True, False) for f in (4, 6) for m in (1400, 1492, 1500, 4470, 8761)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any datagram to a responder and to a prober, signed and not: parsed or refused, never more than the
-// rules allow. The first byte says who gets it, in which family, and with which largest fragment.
+// Any datagram to a responder and to a prober, signed and not: parsed or refused, never more than
+// the rules allow. The first byte says who gets it, in which family, and with which largest
+// fragment.
 #include <array>
 #include <cstring>
 #include <optional>
@@ -26,8 +27,8 @@ void to_responder(Family family, uint16_t fragment, const ::test::Bytes& payload
   std::array<uint8_t, kReportBytes> out;
   std::optional<Request> request;
   const Endpoint from{.family = family, .port = 9};
-  const size_t n = responder.answer({.from = from, .payload = payload, .fragment = fragment}, kNow, out,
-                                    request);
+  const size_t n = responder.answer({.from = from, .payload = payload, .fragment = fragment}, kNow,
+                                    out, request);
   fuzz_check(n <= payload.size(), "a report larger than what asked for it");
   fuzz_check(!request, "a round without a cookie");
   if (n == 0) return;
@@ -77,7 +78,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // With a good MAC, so that what follows the check is reached.
     if ((how & 2) != 0 && payload.size() >= kProbeBytes) {
       payload[6] |= kSigned;
-      const Mac mac = mac_of(key, std::span<const uint8_t>(payload).first(kProbeBytes - sizeof(Mac)));
+      const Mac mac =
+          mac_of(key, std::span<const uint8_t>(payload).first(kProbeBytes - sizeof(Mac)));
       std::copy(mac.begin(), mac.end(), payload.begin() + kProbeBytes - sizeof(Mac));
     }
     to_responder(family, fragment, payload, (how & 2) != 0 ? &key : nullptr);

@@ -52,8 +52,8 @@ ResponderConfig generous() {
   return c;
 }
 
-std::vector<uint8_t> probe_bytes(Family family, uint16_t size, uint8_t flags, uint8_t round, uint16_t seq,
-                                 const Key* key, uint8_t nonce) {
+std::vector<uint8_t> probe_bytes(Family family, uint16_t size, uint8_t flags, uint8_t round,
+                                 uint16_t seq, const Key* key, uint8_t nonce) {
   std::vector<uint8_t> bytes(size - header_bytes(family));
   Probe p;
   p.head = {.flags = flags, .round = round};
@@ -101,8 +101,9 @@ PathMtu measure(Path& path, SessionConfig config, Responder* responder,
       for (int copy = 0; copy < (twice ? 2 : 1); ++copy) {
         std::array<uint8_t, kReportBytes> out;
         std::optional<Request> request;
-        const size_t n = far.answer({.from = someone(1, path.family), .payload = bytes, .fragment = *fragment},
-                                    now, out, request);
+        const size_t n =
+            far.answer({.from = someone(1, path.family), .payload = bytes, .fragment = *fragment},
+                       now, out, request);
         if (n == 0 || path.lost()) continue;
         auto report = parse_report(std::span(out).first(n), nullptr);
         if (report && (!on_report || on_report(*report))) answers.push_back(seen_of(*report));

@@ -18,10 +18,10 @@ struct Path {
   std::vector<uint16_t> mtus{9000};  // of the links
   size_t reassembler = SIZE_MAX;     // after this link a box joins fragments
   enum class Drop { kNone, kAll, kLater } drop = Drop::kNone;  // of fragments
-  double loss = 0;                   // of each fragment and report
+  double loss = 0;                                             // of each fragment and report
   bool clears_df = false;
   double duplicated = 0;
-  bool reversed = false;             // reports come in reverse order
+  bool reversed = false;  // reports come in reverse order
   Time rtt = std::chrono::milliseconds(20);
   std::mt19937 random{1};
 

@@ -13,10 +13,10 @@ constexpr Time kStart = std::chrono::seconds(50);
 // Sends one datagram; the report's length.
 struct Far {
   explicit Far(const ResponderConfig& c = generous()) : responder(c) {}
-  size_t send(const std::vector<uint8_t>& bytes, const Endpoint& from = someone(1), Time now = kStart,
-              uint16_t fragment = 0) {
-    return responder.answer({.from = from, .payload = bytes, .fragment = fragment, .ttl = 60}, now, out,
-                            request);
+  size_t send(const std::vector<uint8_t>& bytes, const Endpoint& from = someone(1),
+              Time now = kStart, uint16_t fragment = 0) {
+    return responder.answer({.from = from, .payload = bytes, .fragment = fragment, .ttl = 60}, now,
+                            out, request);
   }
   Report report(const Key* key = nullptr) { return *parse_report(out, key); }
   Responder responder;
@@ -24,7 +24,8 @@ struct Far {
   std::optional<Request> request;
 };
 
-std::vector<uint8_t> request_bytes(uint64_t cookie, uint8_t nonce = 7, RoundSpec spec = {.top = 9000}) {
+std::vector<uint8_t> request_bytes(uint64_t cookie, uint8_t nonce = 7,
+                                   RoundSpec spec = {.top = 9000}) {
   std::vector<uint8_t> bytes(kRequestBytes);
   Request r;
   r.head.nonce.fill(nonce);
@@ -74,7 +75,8 @@ TEST_CASE("responder: what it reports is what arrived, each probe once") {
 TEST_CASE("responder: a round that has gone quiet for a second is forgotten") {
   Far far;
   far.send(probe_bytes(Family::kIpv4, 1500, 0, 0, 1));
-  far.send(probe_bytes(Family::kIpv4, 1280, 0, 0, 2), someone(1), kStart + std::chrono::milliseconds(1100));
+  far.send(probe_bytes(Family::kIpv4, 1280, 0, 0, 2), someone(1),
+           kStart + std::chrono::milliseconds(1100));
   CHECK(far.report().tally.largest_whole == 1280);
 }
 
@@ -90,7 +92,8 @@ TEST_CASE("responder: other people's rounds don't take an answer away (P-12)") {
   // A million rounds, each new.
   std::vector<uint8_t> bytes = probe_bytes(Family::kIpv4, 576);
   for (uint32_t i = 0; i < 1'000'000; ++i) {
-    for (int k = 0; k < 4; ++k) bytes[8 + static_cast<size_t>(k)] = static_cast<uint8_t>(i >> (8 * k));
+    for (int k = 0; k < 4; ++k)
+      bytes[8 + static_cast<size_t>(k)] = static_cast<uint8_t>(i >> (8 * k));
     far.send(bytes, someone(2));
   }
   CHECK(far.send(probe_bytes(Family::kIpv4, 1400, 0, 0, 1, nullptr, 99)) == kReportBytes);
@@ -107,7 +110,7 @@ TEST_CASE("responder: a source has an allowance, and it comes back") {
   for (int i = 0; i < 100; ++i) answered += far.send(probe) > 0 ? 1 : 0;
   CHECK(answered == 20);
   CHECK((far.report().head.flags & kLimited) != 0);  // the last answer says that it is the last
-  CHECK(far.send(probe, someone(2)) > 0);              // others have their own
+  CHECK(far.send(probe, someone(2)) > 0);            // others have their own
   CHECK(far.send(probe, someone(1), kStart + std::chrono::milliseconds(50)) == 0);
   CHECK(far.send(probe, someone(1), kStart + std::chrono::milliseconds(150)) > 0);
   CHECK(far.responder.counters().drop_limit == 81);
@@ -163,20 +166,22 @@ TEST_CASE("responder: rounds are sent only to who has shown that it gets what is
   far.send(probe_bytes(Family::kIpv4, 1400, kWantCookie));
   const uint64_t cookie = far.report().cookie;
   REQUIRE(cookie != 0);
-  const auto sends = [&](const std::vector<uint8_t>& bytes, const Endpoint& from, Time now = kStart) {
+  const auto sends = [&](const std::vector<uint8_t>& bytes, const Endpoint& from,
+                         Time now = kStart) {
     CHECK(far.send(bytes, from, now) == 0);  // never answered by a report
     return far.request.has_value();
   };
   CHECK(sends(request_bytes(cookie), someone(1)));
   CHECK_FALSE(sends(request_bytes(0), someone(1)));
   CHECK_FALSE(sends(request_bytes(cookie ^ 1), someone(1)));
-  CHECK_FALSE(sends(request_bytes(cookie), someone(2)));    // elsewhere
+  CHECK_FALSE(sends(request_bytes(cookie), someone(2)));     // elsewhere
   CHECK_FALSE(sends(request_bytes(cookie, 8), someone(1)));  // another session
   Endpoint port = someone(1);
   ++port.port;
   CHECK_FALSE(sends(request_bytes(cookie), port));
   CHECK(sends(request_bytes(cookie), someone(1), kStart + std::chrono::seconds(20)));
-  CHECK_FALSE(sends(request_bytes(cookie), someone(1), kStart + std::chrono::seconds(70)));  // too late
+  CHECK_FALSE(
+      sends(request_bytes(cookie), someone(1), kStart + std::chrono::seconds(70)));  // too late
   CHECK(far.responder.counters().drop_cookie == 6);
 }
 
@@ -204,7 +209,9 @@ TEST_CASE("responder: --no-reverse sends nothing") {
   CHECK_FALSE(far.request);
 }
 
-TEST_CASE("responder: reports, reverse probes and garbage aren't answered: nothing goes round in circles") {
+TEST_CASE(
+    "responder: reports, reverse probes and garbage aren't answered: nothing goes round in "
+    "circles") {
   Far far;
   far.send(probe_bytes(Family::kIpv4, 1400));
   const std::vector<uint8_t> report(far.out.begin(), far.out.end());

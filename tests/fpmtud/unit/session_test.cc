@@ -108,13 +108,18 @@ TEST_CASE("session: loss costs time, not the answer") {
       const int runs = 1500;
       for (int i = 0; i < runs; ++i) {
         const auto mtu = static_cast<uint16_t>(1280 + i * 7720 / runs);
-        Path path{.family = family, .mtus = {9000, mtu}, .loss = loss, .random = std::mt19937(static_cast<unsigned>(i))};
+        Path path{.family = family,
+                  .mtus = {9000, mtu},
+                  .loss = loss,
+                  .random = std::mt19937(static_cast<unsigned>(i))};
         const PathMtu r = measure(path, kTo9000);
         INFO("loss " << loss << ", MTU " << mtu << ", found " << r.finding.mtu);
         REQUIRE(r.finding.mtu <= mtu);  // never above
         REQUIRE(r.verdict != Verdict::kSilent);
-        if (r.verdict == Verdict::kLowerBound) ++bound;
-        else if (r.finding.mtu < step_below(mtu)) ++low;
+        if (r.verdict == Verdict::kLowerBound)
+          ++bound;
+        else if (r.finding.mtu < step_below(mtu))
+          ++low;
       }
       INFO("loss " << loss << ": " << low << " low, " << bound << " bounds");
       CHECK(low <= 3);  // 2 in 1000 at most
@@ -137,7 +142,10 @@ TEST_CASE("session: doubled and reordered packets change nothing") {
 TEST_CASE("session: doubling doesn't hide loss") {
   // 6 in 10 lost, the rest doubled: as many arrive as were sent.
   for (unsigned i = 0; i < 300; ++i) {
-    Path path{.family = Family::kIpv6, .mtus = {9000, 1500}, .loss = 0.3, .duplicated = 1,
+    Path path{.family = Family::kIpv6,
+              .mtus = {9000, 1500},
+              .loss = 0.3,
+              .duplicated = 1,
               .random = std::mt19937(i)};
     const PathMtu r = measure(path, kTo9000);
     CHECK(r.finding.mtu <= 1500);
@@ -218,11 +226,12 @@ TEST_CASE("session: an ICMP error is tried, never believed (P-05)") {
       s.hint(claim = static_cast<uint16_t>(claim + 13));
       const auto f = path.carry(round[seq].size, round[seq].fragmentable);
       if (!f) continue;
-      auto bytes = probe_bytes(Family::kIpv4, round[seq].size, round[seq].fragmentable ? kFragmentable : 0,
-                               number, seq);
+      auto bytes = probe_bytes(Family::kIpv4, round[seq].size,
+                               round[seq].fragmentable ? kFragmentable : 0, number, seq);
       std::array<uint8_t, kReportBytes> out;
       std::optional<Request> request;
-      REQUIRE(far.answer({.from = someone(1), .payload = bytes, .fragment = *f}, now, out, request) > 0);
+      REQUIRE(far.answer({.from = someone(1), .payload = bytes, .fragment = *f}, now, out,
+                         request) > 0);
       Seen seen = seen_of(*parse_report(out, nullptr));
       seen.sent = static_cast<uint64_t>((now - path.rtt).count());
       s.seen(seen, now);
@@ -256,17 +265,18 @@ TEST_CASE("session: reports that can't be are refused (P-05, P-08)") {
     change(bad);
     return !s.seen(bad, now);
   };
-  CHECK(refused([](Seen& s) { s.round = 1; }));                  // not sent yet
-  CHECK(refused([](Seen& s) { s.seq = 500; }));                  // no such probe
-  CHECK(refused([](Seen& s) { s.size = 9000; }));                // not its size
-  CHECK(refused([](Seen& s) { s.fragment = s.size + 1; }));      // a piece larger than the whole
-  CHECK(refused([](Seen& s) { s.tally.largest_whole = 9001; })); // more than was sent
+  CHECK(refused([](Seen& s) { s.round = 1; }));                   // not sent yet
+  CHECK(refused([](Seen& s) { s.seq = 500; }));                   // no such probe
+  CHECK(refused([](Seen& s) { s.size = 9000; }));                 // not its size
+  CHECK(refused([](Seen& s) { s.fragment = s.size + 1; }));       // a piece larger than the whole
+  CHECK(refused([](Seen& s) { s.tally.largest_whole = 9001; }));  // more than was sent
   CHECK(refused([](Seen& s) { s.tally.largest_fragment = 9001; }));
   CHECK(refused([](Seen& s) { s.tally.uncut = 60000; }));
   CHECK(refused([](Seen& s) { s.tally.cut_anyway = 60000; }));
   CHECK(refused([](Seen& s) { s.tally.whole = 500; }));
   CHECK(refused([](Seen& s) { s.tally.fragmentable = 3; }));
-  CHECK(refused([&](Seen& s) { s.sent = static_cast<uint64_t>(now.count()) + 1; }));  // from the future
+  CHECK(refused(
+      [&](Seen& s) { s.sent = static_cast<uint64_t>(now.count()) + 1; }));  // from the future
   CHECK(refused([&](Seen& s) { s.sent = ~uint64_t{0}; }));
   // Too long ago: a replay.
   Session s = fresh();

@@ -19,12 +19,14 @@ std::string protocol() {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The blocks of hexadecimal digits that follow `### Vector NAME`; what stands behind a # is a remark.
+// The blocks of hexadecimal digits that follow `### Vector NAME`; what stands behind a # is a
+// remark.
 std::map<std::string, std::vector<uint8_t>> vectors() {
   std::map<std::string, std::vector<uint8_t>> all;
   const std::string text = protocol();
   const std::regex heading("### Vector ([a-z ]+)\\n");
-  for (auto m = std::sregex_iterator(text.begin(), text.end(), heading); m != std::sregex_iterator(); ++m) {
+  for (auto m = std::sregex_iterator(text.begin(), text.end(), heading);
+       m != std::sregex_iterator(); ++m) {
     const size_t begin = text.find("```\n", static_cast<size_t>(m->position())) + 4;
     std::string block = text.substr(begin, text.find("```", begin) - begin);
     block = std::regex_replace(block, std::regex("#[^\\n]*"), "");
@@ -63,8 +65,12 @@ Report vector_report() {
   r.size = 576;
   r.ttl = 61;
   r.sent = 0x0102030405060708;
-  r.tally = {.whole = 0x46, .largest_whole = 1400, .fragmentable = 2, .largest_fragment = 1396,
-             .uncut = 0, .cut_anyway = 1500};
+  r.tally = {.whole = 0x46,
+             .largest_whole = 1400,
+             .fragmentable = 2,
+             .largest_fragment = 1396,
+             .uncut = 0,
+             .cut_anyway = 1500};
   r.cookie = 0x1112131415161718;
   return r;
 }
@@ -179,7 +185,8 @@ TEST_CASE("ladder: the description lists it, with where its values come from") {
   const std::string part = text.substr(begin, text.find("\n## ", begin + 4) - begin);
   std::vector<std::pair<uint16_t, std::string>> listed;
   const std::regex row("\\| (\\d+) \\| ?(.*?) ?\\|\\n");
-  for (auto m = std::sregex_iterator(part.begin(), part.end(), row); m != std::sregex_iterator(); ++m)
+  for (auto m = std::sregex_iterator(part.begin(), part.end(), row); m != std::sregex_iterator();
+       ++m)
     listed.emplace_back(static_cast<uint16_t>(std::stoi((*m)[1])), (*m)[2]);
   REQUIRE(listed.size() == ladder().size());
   for (size_t i = 0; i < listed.size(); ++i) {
