@@ -6,32 +6,14 @@
 namespace pxio {
 namespace {
 
-// Two 64-bit words, in a register of every x86-64. The halves of the words are added to lanes of 64
-// bits, so that no carry is lost below 2^32 of them.
-using Words = uint64_t __attribute__((vector_size(16)));
-constexpr size_t kTurn = 4 * sizeof(Words);
+// The halves of 64-bit words are added to lanes of 64 bits, so that no carry is lost below 2^32 of them.
+using Words16 = uint64_t __attribute__((vector_size(16)));
+using Words32 = uint64_t __attribute__((vector_size(32)));
 
-uint64_t sum_tail(const uint8_t* p, size_t len) {
-  uint64_t sum = 0;
-  for (; len >= 4; p += 4, len -= 4) {
-    uint32_t w;
-    std::memcpy(&w, p, 4);
-    sum += w;
-  }
-  if (len >= 2) {
-    uint16_t w;
-    std::memcpy(&w, p, 2);
-    sum += w;
-    p += 2;
-    len -= 2;
-  }
-  if (len != 0) sum += *p;  // the low byte of a little-endian word: the padding zero is the high one
-  return sum;
-}
-
-// Copies as it sums where `d` isn't null: one body for both.
-template <bool kCopy>
-inline uint16_t sum_all(uint8_t* d, const uint8_t* p, size_t len) {
+// Copies as it sums where `d` isn't null: one body for both, and for every width of vectors.
+template <typename Words, bool kCopy>
+[[gnu::always_inline]] inline uint16_t sum_all(uint8_t* d, const uint8_t* p, size_t len) {
+  constexpr size_t kTurn = 4 * sizeof(Words);
   Words lanes[4] = {};
   for (; len >= kTurn; p += kTurn, len -= kTurn) {
     for (int k = 0; k < 4; ++k) {
@@ -42,22 +24,47 @@ inline uint16_t sum_all(uint8_t* d, const uint8_t* p, size_t len) {
     }
     if constexpr (kCopy) d += kTurn;
   }
-  if constexpr (kCopy) {
-    if (len != 0) std::memcpy(d, p, len);
-  }
-  uint64_t sum = sum_tail(p, len);
-  for (const Words& l : lanes) sum += uint64_t{fold(l[0])} + fold(l[1]);
+  uint64_t sum = 0;
+  const auto tail = [&](auto word) {
+    std::memcpy(&word, p, sizeof word);
+    if constexpr (kCopy) {
+      std::memcpy(d, &word, sizeof word);
+      d += sizeof word;
+    }
+    p += sizeof word;
+    len -= sizeof word;
+    sum += (uint64_t{word} & 0xffffffff) + (uint64_t{word} >> 32);
+  };
+  while (len >= 8) tail(uint64_t{});
+  if (len >= 4) tail(uint32_t{});
+  if (len >= 2) tail(uint16_t{});
+  if (len != 0) tail(uint8_t{});  // the low byte of a little-endian word: the padding zero is the high one
+  // None of the lanes is longer than 33 bits for each turn.
+  const Words all = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+  for (size_t i = 0; i < sizeof(Words) / sizeof(uint64_t); ++i) sum += (all[i] & 0xffffffff) + (all[i] >> 32);
   return fold(sum);
 }
+
+// 1448 B, copied and summed: 16-byte vectors 134 cycles, 32-byte ones 60.
+[[gnu::target("avx2")]] uint16_t sum_wide(const uint8_t* p, size_t len) noexcept {
+  return sum_all<Words32, false>(nullptr, p, len);
+}
+[[gnu::target("avx2")]] uint16_t copy_wide(uint8_t* d, const uint8_t* p, size_t len) noexcept {
+  return sum_all<Words32, true>(d, p, len);
+}
+const bool kWide = __builtin_cpu_supports("avx2");
 
 }  // namespace
 
 uint16_t sum_bytes(const void* data, size_t len) noexcept {
-  return sum_all<false>(nullptr, static_cast<const uint8_t*>(data), len);
+  const auto* p = static_cast<const uint8_t*>(data);
+  return kWide ? sum_wide(p, len) : sum_all<Words16, false>(nullptr, p, len);
 }
 
 uint16_t copy_and_sum(void* dst, const void* src, size_t len) noexcept {
-  return sum_all<true>(static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), len);
+  auto* d = static_cast<uint8_t*>(dst);
+  const auto* p = static_cast<const uint8_t*>(src);
+  return kWide ? copy_wide(d, p, len) : sum_all<Words16, true>(d, p, len);
 }
 
 }  // namespace pxio

@@ -45,23 +45,43 @@ class Reader {
   uint32_t off_;
 };
 
-template <typename Ip>
-void write_headers(rte_mbuf& piece, const PacketView& v, uint32_t seq, uint16_t id, uint16_t off_flags,
-                   uint16_t payload, uint16_t payload_sum) {
-  auto& ip = header_at<Ip>(piece, v.l2_len);
-  auto& tcp = header_at<TcpHeader>(piece, v.l4_off());
-  const uint16_t l4_len = static_cast<uint16_t>(v.l4_len + payload);
-  if constexpr (std::is_same_v<Ip, Ipv4Header>) {
-    ip.total_len = be16(static_cast<uint16_t>(v.l3_len + l4_len));
-    ip.id = be16(id);
-    set_ipv4_checksum(ip);
+// What the headers of all pieces have in common, summed once: all but lengths, IPv4 ID, sequence number,
+// offset and flags, and the checksums.
+struct Common {
+  uint64_t ip = 0, tcp = 0;
+};
+
+Common sum_common(const rte_mbuf& m, const PacketView& v) noexcept {
+  Common c;
+  const auto& tcp = header_at<TcpHeader>(m, v.l4_off());
+  c.tcp = sum_words(&tcp, v.l4_len) - tcp.seq.raw() - tcp.off_flags.raw() - tcp.checksum.raw();
+  if (v.version == 4) {
+    const auto& ip = header_at<Ipv4Header>(m, v.l2_len);
+    c.ip = sum_words(&ip, kIpv4HeaderLen) - (uint64_t{ip.total_len.raw()} << 16) - ip.id.raw() -
+           (uint64_t{ip.checksum.raw()} << 16);
+    c.tcp += pseudo_sum(ip, kProtoTcp, 0);
   } else {
-    ip.payload_len = be16(l4_len);
+    c.tcp += pseudo_sum(header_at<Ipv6Header>(m, v.l2_len), kProtoTcp, 0);
+  }
+  return c;
+}
+
+void write_headers(rte_mbuf& piece, const PacketView& v, const Common& common, uint32_t seq, uint16_t id,
+                   uint16_t off_flags, uint16_t payload, uint16_t payload_sum) noexcept {
+  auto& tcp = header_at<TcpHeader>(piece, v.l4_off());
+  const be16 l4_len(static_cast<uint16_t>(v.l4_len + payload));
+  if (v.version == 4) {
+    auto& ip = header_at<Ipv4Header>(piece, v.l2_len);
+    ip.total_len = be16(static_cast<uint16_t>(v.l3_len + v.l4_len + payload));
+    ip.id = be16(id);
+    ip.checksum = be16::from_raw(static_cast<uint16_t>(
+        ~fold(common.ip + (uint64_t{ip.total_len.raw()} << 16) + be16(id).raw())));
+  } else {
+    header_at<Ipv6Header>(piece, v.l2_len).payload_len = l4_len;
   }
   tcp.seq = be32(seq);
   tcp.off_flags = be16(off_flags);
-  tcp.checksum = be16(0);
-  const uint64_t sum = pseudo_sum(ip, kProtoTcp, l4_len) + sum_words(&tcp, v.l4_len) + payload_sum;
+  const uint64_t sum = common.tcp + be32(seq).raw() + be16(off_flags).raw() + l4_len.raw() + payload_sum;
   tcp.checksum = be16::from_raw(static_cast<uint16_t>(~fold(sum)));
 }
 
@@ -99,17 +119,14 @@ SplitResult split(const rte_mbuf& m, const PacketView& v, uint16_t piece, uint16
   }
   const uint16_t first_id = v.version == 4 ? header_at<Ipv4Header>(m, v.l2_len).id.host() : 0;
   const uint16_t off_flags = tcp.off_flags.host();
+  const Common common = sum_common(m, v);
   for (uint16_t i = 0; i < n; ++i) {
     uint16_t flags = off_flags;
     if (i + 1 != n) flags &= static_cast<uint16_t>(~(kPsh | kFin));
     if (i != 0 && cwr == CwrRule::kFirstOnly) flags &= static_cast<uint16_t>(~kCwr);
     const uint32_t seq = v.seq + uint32_t{i} * piece;
     const auto len = static_cast<uint16_t>(out[i]->pkt_len - headers);
-    if (v.version == 4) {
-      write_headers<Ipv4Header>(*out[i], v, seq, static_cast<uint16_t>(first_id + i), flags, len, sums[i]);
-    } else {
-      write_headers<Ipv6Header>(*out[i], v, seq, 0, flags, len, sums[i]);
-    }
+    write_headers(*out[i], v, common, seq, static_cast<uint16_t>(first_id + i), flags, len, sums[i]);
   }
   return SplitResult::kDone;
 }
