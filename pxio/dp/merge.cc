@@ -108,9 +108,10 @@ bool Merger::start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noex
   h.priorities = priorities_of(p, v.l2_len);
   h.buffers = static_cast<uint8_t>(pkt->nb_segs);
   held_buffers_ += h.buffers;
-  h.padded = pkt->pkt_len != v.l2_len + v.ip_len;
+  // Most chains are full packets that leave at once: their buffers aren't walked through for the last.
+  h.unsettled = pkt->pkt_len != v.l2_len + v.ip_len || pkt->nb_segs != 1;
   h.head = pkt.release();
-  h.last = rte_pktmbuf_lastseg(h.head);
+  h.last = h.unsettled ? nullptr : h.head;
   h.ack = v.ack;
   h.tsval = v.tsval;
   h.tsecr = v.tsecr;
@@ -153,12 +154,12 @@ End Merger::mismatch(const Hold& h, const Flow& flow, const rte_mbuf& m, const P
 }
 
 void Merger::join(Hold& h, PktPtr pkt, const PacketView& v) noexcept {
-  if (h.padded) {  // until here it could have left as it came
+  if (h.unsettled) {  // until here it could have left as it came
     trim_to(*h.head, uint32_t{h.l2_len} + h.ip_len);
     h.last = rte_pktmbuf_lastseg(h.head);
     held_buffers_ -= h.buffers - h.head->nb_segs;
     h.buffers = static_cast<uint8_t>(h.head->nb_segs);
-    h.padded = false;
+    h.unsettled = false;
   }
   const unsigned payload_before = h.ip_len - (h.v6 ? kIpv6HeaderLen : kIpv4HeaderLen) - h.l4_len;
   const uint32_t sum = header_sum(data(*pkt) + v.l2_len, h.v6, v.l3_len, v.l4_len, v.ip_len);

@@ -82,7 +82,8 @@ class Merger {
   // Brings near what add_plain() will touch.
   void prefetch(const Flow& flow) const noexcept { rte_prefetch0(&holds_[flow.hold]); }
   void prefetch_last(const Flow& flow) const noexcept {
-    if (flow.hold != 0) rte_prefetch0(&holds_[flow.hold].last->next);
+    const rte_mbuf* last = flow.hold != 0 ? holds_[flow.hold].last : nullptr;
+    if (last != nullptr) rte_prefetch0(&last->next);
   }
   // What is held for the flow leaves, for the given reason.
   void flush(Flow& flow, End why, Nanos now) noexcept {
@@ -103,7 +104,7 @@ class Merger {
   // head's own lines are touched again only when it leaves.
   struct alignas(64) Hold {
     rte_mbuf* head;              // null: the slot is free
-    rte_mbuf* last;
+    rte_mbuf* last;              // null while unsettled
     uint64_t same;               // what must be equal, see same_of()
     uint64_t macs_a;             // the addresses' first eight bytes
     uint32_t macs_b;             // and last four
@@ -117,7 +118,7 @@ class Merger {
     uint8_t priorities;          // of both VLAN tags
     bool v6 : 1;
     bool keep : 1;               // stays beyond its burst
-    bool padded : 1;             // the head has Ethernet padding
+    bool unsettled : 1;          // the head may have padding, and which buffer is its last isn't known
   };
   static_assert(sizeof(Hold) == 64);
   struct Link {                  // order of age; slot 0 anchors the list; free slots use `next`

@@ -106,7 +106,7 @@ template <bool kV6, bool kStamps>
     const uint32_t back = (ack - h->ack) | (tsval - h->tsval) | (tsecr - h->tsecr);  // the highest bit tells
     const uint32_t ip_len = uint32_t{h->ip_len} + s.payload_len;
     if (differs != 0 || static_cast<int32_t>(back) < 0 || ip_len > flow.merge_cap || h->buffers >= max_chain_ ||
-        h->padded)
+        h->unsettled)
       return false;
     const unsigned before = h->ip_len - kL3 - kL4;
     h->header_sums += before % 2 != 0 ? swap_odd(fold(sum)) : sum;
@@ -136,7 +136,7 @@ template <bool kV6, bool kStamps>
     h->ts_off = kStamps ? kTimestampOffset : 0;
     h->priorities = priorities;
     h->v6 = kV6;
-    h->padded = false;
+    h->unsettled = false;
   }
   ++held_buffers_;
   h->ack = ack;
