@@ -49,7 +49,8 @@ uint32_t MergeFloor::poll(rte_ring* from, rte_ring* to) noexcept {
     flow[0] += seen + 1;
     flow[1] = reinterpret_cast<uintptr_t>(&m);
     p[i][38] = static_cast<uint8_t>(flow[0]);
-    m.next = nullptr;
+    // Written, though what stands there stays.
+    __atomic_store_n(&m.next, m.next, __ATOMIC_RELAXED);
     m.data_off = static_cast<uint16_t>(m.data_off + 2);
     m.data_len = static_cast<uint16_t>(m.data_len - 2);
     m.pkt_len -= 2;
