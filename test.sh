@@ -52,7 +52,7 @@ stage() {
 }
 
 if [ "$quick" = yes ]; then
-  stage "release" release "" -LE 'e2e|root'
+  stage "release" release "" -LE 'e2e|root|bench'
 else
   stage "release" release "" -LE e2e
   # Both hosts and the gateway share the machine's cores: a scenario that misses a share or a time for

@@ -34,7 +34,7 @@ struct LoadArguments {
   std::vector<uint32_t> flows{16384};
   std::vector<double> hold_us{10, 20, 50, 100, 200, 500}, mpps{10};
   std::vector<double> gbps{10, 25, 40, 100};
-  double ns_per_packet = 80;
+  double ns_per_packet = 80, line_gbps = 400;
   bool lone = false;
 };
 
@@ -107,6 +107,7 @@ Json load(const LoadArguments& a) {
         o.ns_per_packet = a.ns_per_packet;
         o.lone = a.lone;
         o.gbps = a.gbps;
+        o.line_gbps = a.line_gbps;
         const bench::Load r = bench::simulate(o);
         progress("");
         fmt::print("| {} | {:.1f} | {:.0f} | {:.1f} % | {:.0f} | {:.1f} | {:.1f} | {:.1f} |\n", flows, mpps, hold, r.yield * 100,
@@ -114,7 +115,7 @@ Json load(const LoadArguments& a) {
         std::fflush(stdout);
         results.push_back({{"flows", flows}, {"mpps", mpps}, {"hold_us", hold}, {"yield", r.yield},
                            {"mean_bytes", r.mean_size}, {"delay_us", r.delay_us}, {"ns_per_packet", a.ns_per_packet},
-                           {"lone", a.lone}, {"gbps", a.gbps}});
+                           {"lone", a.lone}, {"gbps", a.gbps}, {"line_gbps", a.line_gbps}});
       }
     }
   }
@@ -150,6 +151,7 @@ int main(int argc, char** argv) {
   load_command->add_option("--mpps", l.mpps, "offered load in million packets a second")->delimiter(',')->check(CLI::Range(0.001, 200.0))->capture_default_str();
   load_command->add_option("--ns", l.ns_per_packet, "time that the worker needs for a packet")->check(CLI::Range(1.0, 10000.0))->capture_default_str();
   load_command->add_option("--gbps", l.gbps, "speeds of the senders' bottlenecks, one drawn for each flow")->delimiter(',')->check(CLI::Range(0.01, 400.0))->capture_default_str();
+  load_command->add_option("--line", l.line_gbps, "speed of the line in Gb/s")->check(CLI::Range(1.0, 1600.0))->capture_default_str();
   load_command->add_flag("--lone", l.lone, "lone segments instead of the mix");
 
   for (CLI::App* c : {run_command, load_command}) {

@@ -36,6 +36,7 @@ class Simulation {
       m.pkts_per_s = o.pkts_per_s;
       m.seed = o.seed;
       m.gbps = o.gbps;
+      m.line_gbps = o.line_gbps;
       arrivals_ = mix(m);
     }
   }

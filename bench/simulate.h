@@ -18,6 +18,7 @@ struct LoadOptions {
   uint32_t packets = 1u << 20;
   uint64_t seed = 1;
   std::vector<double> gbps{10, 25, 40, 100};  // of the senders' bottlenecks
+  double line_gbps = 400;    // of the line on which all of it arrives
   bool lone = false;  // instead of the mix: lone segments, one of each flow in turn
 };
 

@@ -218,12 +218,15 @@ Json Appliance::stats() const {
   j["workers"] = Json::array();
   const auto up = std::chrono::steady_clock::now() - start_;
   const auto up_ns = static_cast<double>(std::chrono::duration_cast<pxio::Nanos>(up).count());
-  for (const auto& w : workers_) {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const auto& w = workers_[i];
     const Worker::Load l = w->load();
     j["workers"].push_back({{"queue", w->queue()},
                             {"polls", l.polls},
                             {"polls_with_packets", l.polls_with_packets},
                             {"busy_ns", l.busy_ns},
+                            {"stalls", worker_watchdog_.stalls(i)},
+                            {"stalled", worker_watchdog_.stalled(i)},
                             {"busy_pct", 100.0 * static_cast<double>(l.busy_ns) / up_ns}});
   }
   j["buffers_in_use"] = pools_->in_use();
@@ -233,7 +236,11 @@ Json Appliance::stats() const {
 }
 
 void Appliance::watch() {
-  for (const std::string& line : watchdog_.look(std::chrono::steady_clock::now())) log(Level::kWarning, "{}", line);
+  const auto now = std::chrono::steady_clock::now();
+  for (const std::string& line : watchdog_.look(now)) log(Level::kWarning, "{}", line);
+  std::vector<uint64_t> polls;
+  for (const auto& w : workers_) polls.push_back(w->load().polls);
+  for (const std::string& line : worker_watchdog_.look(polls, now)) log(Level::kWarning, "{}", line);
 }
 
 uint32_t Appliance::stop() {

@@ -12,6 +12,7 @@
 #include "pxgw/ctl/config.h"
 #include "pxgw/ctl/stats.h"
 #include "pxgw/ctl/tx_watchdog.h"
+#include "pxgw/ctl/worker_watchdog.h"
 #include "pxgw/ctl/worker_thread.h"
 #include "pxgw/dp/worker.h"
 #include "pxio/ctl/eal.h"
@@ -72,6 +73,7 @@ class Appliance {
   std::vector<std::unique_ptr<const PolicySet>> policies_;  // the last one is current
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<WorkerThread>> threads_;
+  WorkerWatchdog worker_watchdog_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<Counters> last_;  // once stopped
 };

@@ -57,7 +57,10 @@ std::string rest_of(const Json& now, const Json* before, double seconds, bool al
         busy = std::max(
             0.0, (number(workers[i], "busy_ns") - number(old[i], "busy_ns")) / seconds * 1e-7);
     }
-    s += fmt::format("  queue {:<3} busy {:.1f} %\n", number(workers[i], "queue"), busy);
+    const double stalls = number(workers[i], "stalls");
+    s += fmt::format("  queue {:<3} busy {:.1f} %{}{}\n", number(workers[i], "queue"), busy,
+                     stalls > 0 ? fmt::format(", stood still {} times", stalls) : "",
+                     workers[i].value("stalled", false) ? ", stands still now" : "");
   }
   s += fmt::format("\nUp {}, {} buffers in use, configuration {} (change {})\n",
                    duration_text(number(now, "uptime_s")),
