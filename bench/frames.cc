@@ -153,4 +153,19 @@ void Frames::datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept 
   describe(m);
 }
 
+void Frames::flood(rte_mbuf& m) noexcept {
+  uint8_t* p = pxio::data(m);
+  const uint16_t len = write(0, Direction::kInbound, flooded_, 0, kSyn, 0, 1460, p);
+  auto& ip = *reinterpret_cast<Ipv4Header*>(p + 14);
+  auto& tcp = *reinterpret_cast<TcpHeader*>(p + 34);
+  // 2^32 of them before one comes again: a bijection of the count.
+  ip.src = be32(++flooded_ * 0x9e3779b1u);
+  set_ipv4_checksum(ip);
+  tcp.checksum = be16(0);
+  tcp.checksum = be16::from_raw(static_cast<uint16_t>(~fold(pseudo_sum(ip, kProtoTcp, len - 34u) + sum_words(&tcp, len - 34u))));
+  m.data_len = len;
+  m.pkt_len = len;
+  describe(m);
+}
+
 }  // namespace bench

@@ -36,6 +36,9 @@ class Frames {
   // A datagram that no stage translates.
   void datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept;
 
+  // A SYN from outside like no other, IPv4.
+  void flood(rte_mbuf& m) noexcept;
+
   uint16_t header_len() const { return header_len_; }
   uint16_t full_payload() const { return static_cast<uint16_t>(1514 - header_len_); }
   uint16_t jumbo_payload() const { return static_cast<uint16_t>(9014 - header_len_); }
@@ -49,6 +52,7 @@ class Frames {
   Shape shape_;
   uint16_t header_len_;
   std::vector<Flow> flows_;
+  uint32_t flooded_ = 0;
 };
 
 }  // namespace bench

@@ -46,6 +46,7 @@ class Bench {
     std::unique_ptr<Frames> frames;
     std::unique_ptr<Arrivals> arrivals;
     Engine* engine = nullptr;
+    bool flood = false;
     uint64_t cycles = 0, counted = 0;
     uint64_t drained = 0;  // buffers in what left last
   };
@@ -125,10 +126,12 @@ void Bench::add(const std::string& name, std::unique_ptr<Subject> s) {
 }
 
 void Bench::write_one(Named& s, rte_mbuf& m) {
+  if (c_.work == Work::kFlood && (s.flood = !s.flood)) return s.frames->flood(m);
   const Arrival a = s.arrivals->next();
   switch (c_.work) {
     case Work::kMerge:
     case Work::kBoth:
+    case Work::kFlood:
       return s.frames->data(a.flow, pxio::Direction::kInbound, s.frames->full_payload(), a.push, m);
     case Work::kSplit:
       return s.frames->data(a.flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), a.push, m);
@@ -237,10 +240,12 @@ Result Bench::run() {
   // Of what has left: what is still under way might have become a full packet.
   const pxgw::Counters c = subjects_[0].engine->counters();
   for (Named& s : subjects_) {
-    s.subject->drain();
     s.drained = 0;
+    s.subject->drain();
     collect(s, true);
   }
+  if (c.engine.flow_created != c_.flows)
+    throw std::runtime_error(fmt::format("{} flows were made of {}", c.engine.flow_created, c_.flows));
   const double left = static_cast<double>(c.engine.merge_bulk_in - before.engine.merge_bulk_in - subjects_[0].drained);
   if (left > 0) r.yield = static_cast<double>(c.engine.merge_bulk_full - before.engine.merge_bulk_full) / left;
   subjects_.clear();
@@ -257,6 +262,7 @@ const char* name_of(Work w) {
     case Work::kForward: return "forward";
     case Work::kRequest: return "request";
     case Work::kLro: return "lro";
+    case Work::kFlood: return "flood";
   }
   return "";
 }

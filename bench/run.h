@@ -15,8 +15,9 @@ namespace bench {
 // kMerge: full segments from outside. kSplit: jumbos of 9000 B from inside, counted by segments that
 // leave. kBoth: six segments from outside for each jumbo from inside. kForward: datagrams of 1500 B that
 // nothing translates. kRequest: lone small segments with PSH. kLro: packets of six segments, merged by a
-// NIC into five buffers of 2 KiB.
-enum class Work : uint8_t { kMerge, kSplit, kBoth, kForward, kRequest, kLro };
+// NIC into five buffers of 2 KiB. kFlood: as kMerge, but every other packet is a SYN from an address that
+// never came before.
+enum class Work : uint8_t { kMerge, kSplit, kBoth, kForward, kRequest, kLro, kFlood };
 const char* name_of(Work work);
 
 struct Case {
