@@ -215,7 +215,10 @@ void Bench::round(Named& s, uint32_t packets) {
 }
 
 Result Bench::run() {
-  const uint32_t packets = std::max(chunk_, o_.packets / (jumbo() ? 8 : 1) / chunk_ * chunk_);
+  // Flows that take turns are all at the same segment of six: a round is as many whole cycles.
+  const uint32_t cycle = c_.run == 0 || jumbo() ? 1 : c_.flows * (c_.run < 6 ? 6 : c_.run);
+  const uint32_t least = std::max(o_.packets / (jumbo() ? 8 : 1), cycle);
+  const uint32_t packets = (least + chunk_ - 1) / chunk_ * chunk_;
   // Until as many packets are held as ever will be.
   const uint32_t warm_up = std::max(chunk_, jumbo() ? 0 : (c_.flows * 8 + chunk_ - 1) / chunk_ * chunk_);
   Result r;
