@@ -4,21 +4,16 @@
 #include <immintrin.h>
 #include <rte_hash_crc.h>
 
-#include <cstring>
-
 #include "pxio/dp/pkt.h"
+#include "pxio/dp/wire.h"
 
 namespace bench {
+
+using pxio::load;
+
 namespace {
 
 constexpr uint32_t kBurst = 32, kFlowLines = 65536;
-
-template <typename T>
-T load(const uint8_t* p) {
-  T v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
 
 }  // namespace
 

@@ -50,8 +50,8 @@ void touch(rte_mbuf** pkts, uint16_t n) noexcept {
     asm volatile("" : : "r"(pkts[i]->next));
   }
   for (uint16_t i = 0; i < n; ++i) {
-    asm volatile("" : : "r"(p[i][0]));
-    asm volatile("" : : "r"(p[i][64]));
+    if (pkts[i]->data_len != 0) asm volatile("" : : "r"(p[i][0]));
+    if (pkts[i]->data_len > 64) asm volatile("" : : "r"(p[i][64]));
   }
 }
 
@@ -118,9 +118,7 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
       s.hash = flows_.hash(s.key);
       flows_.prefetch(s.hash);
     } else {
-      items_[i] = Item{};
-      items_[i].v = parse(*pkts[i], policy_->link);
-      classify(items_[i], *pkts[i], d);
+      examine(items_[i], *pkts[i], d);
     }
   }
   for (uint16_t i = 0; i < n; ++i) {
@@ -149,9 +147,7 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
     }
     if (plain_[i].plain) [[likely]] {
       if (express(plain_[i], *pkts[i], taken)) [[likely]] continue;
-      items_[i] = Item{};
-      items_[i].v = parse(*pkts[i], policy_->link);
-      classify(items_[i], *pkts[i], d);
+      examine(items_[i], *pkts[i], d);
       look_up(items_[i]);
     }
     dispatch(items_[i], PktPtr(pkts[i]));
@@ -161,6 +157,12 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
   count_.in_bytes += taken.bytes;
   merger_.note_plain(taken.segs, taken.bulk);
   merger_.end_burst(now);
+}
+
+void Translator::examine(Item& it, rte_mbuf& m, Direction port_dir) noexcept {
+  it = Item{};
+  it.v = parse(m, policy_->link);
+  classify(it, m, port_dir);
 }
 
 void Translator::look_up(Item& it) noexcept {
@@ -361,8 +363,7 @@ bool Translator::split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, Cwr
     return true;
   }
   std::array<rte_mbuf*, kMaxSplit> out;
-  const uint32_t room = rte_pktmbuf_data_room_size(buffers_.small) - RTE_PKTMBUF_HEADROOM;
-  rte_mempool* pool = v.header_len() + piece <= room ? buffers_.small : buffers_.large;
+  rte_mempool* pool = pool_for(buffers_, v.header_len() + piece);
   switch (split(*pkt, v, static_cast<uint16_t>(piece), n, cwr, pool, out.data())) {
     case SplitResult::kBadChecksum:
       return false;
@@ -467,8 +468,7 @@ void Translator::too_big(PktPtr pkt, const Item& it, uint16_t mtu) noexcept {
   const bool merged = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0;  // not one datagram
   if (v.version == 4 && !merged && (header_at<Ipv4Header>(*pkt, v.l2_len).frag.host() & kIpDf) == 0) {
     std::array<rte_mbuf*, kMaxFragments> out;
-    const uint32_t room = rte_pktmbuf_data_room_size(buffers_.small) - RTE_PKTMBUF_HEADROOM;
-    rte_mempool* pool = uint32_t{mtu} + v.l2_len <= room ? buffers_.small : buffers_.large;
+    rte_mempool* pool = pool_for(buffers_, uint32_t{mtu} + v.l2_len);
     const uint16_t n = fragment_ipv4(*pkt, v, mtu, pool, out.data());
     if (n == 0) return drop(std::move(pkt), &Counters::drop_no_buffer);
     ++count_.frag_in_pkts;

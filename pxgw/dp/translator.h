@@ -49,6 +49,7 @@ class Translator {
   };
 
   // translator.cc: the path
+  void examine(Item& it, rte_mbuf& m, Direction port_dir) noexcept;
   void classify(Item& it, const rte_mbuf& m, Direction port_dir) noexcept;
   void look_up(Item& it) noexcept;
   struct Taken {  // of a burst, by express()

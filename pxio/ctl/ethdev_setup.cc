@@ -55,10 +55,6 @@ class Setup {
   uint16_t rx_descs_ = 0, tx_descs_ = 0;
 };
 
-uint32_t room(const rte_mempool* pool) {
-  return rte_pktmbuf_data_room_size(const_cast<rte_mempool*>(pool)) - uint32_t{RTE_PKTMBUF_HEADROOM};
-}
-
 void Setup::attach() {
   if (rte_eth_dev_get_port_by_name(name_.c_str(), &s_.id) == 0) return;  // EAL has found it already
   const int rc = rte_dev_probe(o_.device.c_str());
@@ -116,10 +112,10 @@ void Setup::check_af_packet() {
                      "arguments, or open the kernel interface itself as a port",
                      frame, o_.mtu, fit, fit * 4));
   }
-  if (room(pool_) < frame - 32) pool_ = o_.buffers.large;
-  if (room(pool_) < frame - 32)
+  if (room_of(pool_) < frame - 32) pool_ = o_.buffers.large;
+  if (room_of(pool_) < frame - 32)
     fail(fmt::format("framesz={} needs buffers of {} B, there are {} B; use a smaller one", frame,
-                     frame - 32, room(pool_)));
+                     frame - 32, room_of(pool_)));
 }
 
 void Setup::choose_pool() {
@@ -141,8 +137,8 @@ void Setup::make_plan() {
                          .queues = o_.queues,
                          .mtu = o_.mtu,
                          .merge_mtu = o_.merge_mtu,
-                         .small_room = room(o_.buffers.small),
-                         .large_room = room(o_.buffers.large),
+                         .small_room = room_of(o_.buffers.small),
+                         .large_room = room_of(o_.buffers.large),
                          .use = o_.use});
   } catch (const std::runtime_error& e) {
     fail(e.what());

@@ -129,8 +129,7 @@ void EthdevPort::send_resplit(uint16_t queue, rte_mbuf* m) noexcept {
   pkt->ol_flags &= ~RTE_MBUF_F_TX_OFFLOAD_MASK;
   const PacketView v = parse(*pkt, Link::kEthernet);
   std::array<rte_mbuf*, kMaxSplit> out;
-  const uint32_t room = rte_pktmbuf_data_room_size(s_.buffers.small) - RTE_PKTMBUF_HEADROOM;
-  rte_mempool* pool = v.header_len() + size <= room ? s_.buffers.small : s_.buffers.large;
+  rte_mempool* pool = pool_for(s_.buffers, v.header_len() + size);
   if (v.kind != Kind::kTcp || n > kMaxSplit || !make_l4_checksum(*pkt, v) ||
       split(*pkt, v, size, n, CwrRule::kEverySegment, pool, out.data()) != SplitResult::kDone) {
     add(queues_[queue].tx_errors, 1);

@@ -127,8 +127,7 @@ KernelPort::Queue::~Queue() {
 }
 
 uint32_t KernelPort::large_posted(Buffers buffers) {
-  const uint32_t small = rte_pktmbuf_data_room_size(buffers.small) - RTE_PKTMBUF_HEADROOM;
-  const uint32_t large = rte_pktmbuf_data_room_size(buffers.large) - RTE_PKTMBUF_HEADROOM;
+  const uint32_t small = room_of(buffers.small), large = room_of(buffers.large);
   return kBurst * std::min<uint32_t>((kMaxFrame - small + large - 1) / large, kMaxTails);
 }
 

@@ -165,11 +165,10 @@ void Merger::join(Hold& h, PktPtr pkt, const PacketView& v) noexcept {
   const uint32_t sum = header_sum(data(*pkt) + v.l2_len, h.v6, v.l3_len, v.l4_len, v.ip_len);
   h.header_sums += payload_before % 2 != 0 ? swap_odd(fold(sum)) : sum;
   trim_to(*pkt, v.l2_len + v.ip_len);
-  rte_mbuf* payload = strip_front(pkt.release(), static_cast<uint16_t>(v.header_len()));
-  h.last->next = payload;
-  h.last = rte_pktmbuf_lastseg(payload);
+  PktPtr payload(strip_front(pkt.release(), static_cast<uint16_t>(v.header_len())));
   h.buffers = static_cast<uint8_t>(h.buffers + payload->nb_segs);
   held_buffers_ += payload->nb_segs;
+  h.last = append(*h.head, *h.last, std::move(payload));
   h.ip_len = static_cast<uint16_t>(h.ip_len + v.payload_len);
   h.ack = v.ack;
   h.tsval = v.tsval;

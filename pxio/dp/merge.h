@@ -124,7 +124,6 @@ class Merger {
   struct Link {                  // order of age; slot 0 anchors the list; free slots use `next`
     uint32_t prev, next;
     uint32_t flow;
-    uint32_t unused;
     Nanos since;
   };
 

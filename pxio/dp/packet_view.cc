@@ -44,10 +44,6 @@ class Parser {
   }
 
  private:
-  static bool is_vlan(uint16_t type) {
-    return type == kEtherVlan || type == kEtherQinq || type == kEtherQinqOld;
-  }
-
   // Tries to have min(len, packet) bytes contiguous.
   void need(uint32_t len) {
     len = std::min(len, m_.pkt_len);

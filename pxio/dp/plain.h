@@ -20,13 +20,6 @@ namespace pxio {
 inline constexpr uint32_t kTimestampWord = 0x0a080101;
 inline constexpr uint8_t kTimestampOffset = 24;  // of TSval from the start of the TCP header
 
-template <typename T>
-inline T load(const uint8_t* p) {
-  T v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
 struct PlainSegment {
   const uint8_t* p;
   FlowKey key;      // of an inbound packet; only addr[0] is set on IPv4

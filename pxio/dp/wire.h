@@ -46,6 +46,14 @@ struct be32 {
 static_assert(std::endian::native == std::endian::little, "host() swaps");
 static_assert(sizeof(be16) == 2 && alignof(be16) == 1 && sizeof(be32) == 4 && alignof(be32) == 1);
 
+// What lies at an address of any alignment.
+template <typename T>
+inline T load(const uint8_t* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
 struct EthernetHeader {
   uint8_t dst[6], src[6];
   be16 type;
@@ -103,6 +111,9 @@ static_assert(sizeof(TcpHeader) == 20 && alignof(TcpHeader) == 1 && alignof(Ipv6
 
 inline constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd;
 inline constexpr uint16_t kEtherVlan = 0x8100, kEtherQinq = 0x88a8, kEtherQinqOld = 0x9100;
+constexpr bool is_vlan(uint16_t type) {
+  return type == kEtherVlan || type == kEtherQinq || type == kEtherQinqOld;
+}
 inline constexpr uint8_t kProtoHopByHop = 0, kProtoIcmp = 1, kProtoTcp = 6, kProtoUdp = 17,
                          kProtoRouting = 43, kProtoFragment = 44, kProtoEsp = 50, kProtoAh = 51,
                          kProtoIcmpv6 = 58, kProtoNone = 59, kProtoDestOptions = 60;

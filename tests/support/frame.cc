@@ -18,9 +18,7 @@ pxio::PktPtr to_mbuf(const Frame& frame, pxio::Buffers buffers) {
     end = std::min(end, static_cast<uint32_t>(frame.bytes.size()));
     if (end == from && head != nullptr) continue;
     const uint32_t len = end - from;
-    const uint32_t small_room =
-        rte_pktmbuf_data_room_size(buffers.small) - uint32_t{RTE_PKTMBUF_HEADROOM};
-    rte_mbuf* m = rte_pktmbuf_alloc(len <= small_room ? buffers.small : buffers.large);
+    rte_mbuf* m = rte_pktmbuf_alloc(pxio::pool_for(buffers, len));
     if (m == nullptr) {
       rte_pktmbuf_free(head);
       return {};
