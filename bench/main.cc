@@ -88,7 +88,7 @@ Json run(const RunArguments& a) {
     progress(fmt::format("{}/{} {}", i + 1, cases.size(), cases[i].name()));
     results.push_back(to_json(bench::measure(cases[i], a.options)));
     progress("");
-    fmt::print("{}\n", bench::table_row(results.back()));
+    fmt::print("{}\n", bench::table_row(results.back(), bench::tsc_hz()));
     std::fflush(stdout);
   }
   return results;

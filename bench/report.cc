@@ -9,7 +9,6 @@
 #include <map>
 #include <stdexcept>
 
-#include "bench/machine.h"
 #include "bench/run.h"
 
 namespace bench {
@@ -98,7 +97,7 @@ std::string table_head() {
          "|---|--:|---|---|--:|--:|--:|--:|--:|---|";
 }
 
-std::string table_row(const Json& r) {
+std::string table_row(const Json& r, double hz) {
   const char* floor = r["cycles"].contains("floor") ? "floor" : r["cycles"].contains("read") ? "read" : nullptr;
   std::string peers;
   for (const auto& [subject, rounds] : r["cycles"].items())
@@ -108,7 +107,7 @@ std::string table_row(const Json& r) {
   return fmt::format("| {} v{} | {} | {} | {} | {} | {} | {} | {:.0f} | {} | {} |", r["work"].get<std::string>(), r["ip"].get<int>(),
                      r["flows"].get<uint32_t>(), arrival(r), r["lines"].get<std::string>(), figure(r["cycles"]["engine"]),
                      floor != nullptr ? figure(r["cycles"][floor]) : "", floor != nullptr ? fmt::format("{:.2f}", engine / mid(r, floor)) : "",
-                     r["packet_bytes"].get<double>() * 8 * tsc_hz() / engine / 1e9,
+                     r["packet_bytes"].get<double>() * 8 * hz / engine / 1e9,
                      r.contains("yield") ? fmt::format("{:.1f} %", r["yield"].get<double>() * 100) : "", peers);
 }
 
@@ -123,7 +122,7 @@ int report(const std::vector<std::string>& files, const std::string& folder) {
                m["dpdk"].get<std::string>(), m["pages"].get<std::string>(), m["date"].get<std::string>(), m["load_average"].get<double>());
     if (j["kind"] == "run") {
       fmt::print("{}\n", table_head());
-      for (const Json& r : j["results"]) fmt::print("{}\n", table_row(r));
+      for (const Json& r : j["results"]) fmt::print("{}\n", table_row(r, m["tsc_hz"].get<double>()));
       plot_run(j["results"], folder);
     } else {
       fmt::print("| flows | Mpps | hold us | yield | delay us, 99th |\n|--:|--:|--:|--:|--:|\n");

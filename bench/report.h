@@ -9,7 +9,8 @@ namespace bench {
 
 std::string table_head();
 // One case of `pxbench run`: medians, with smallest and largest, and the engine's ratio to its floor.
-std::string table_row(const nlohmann::json& result);
+// `hz`: TSC of the machine that measured.
+std::string table_row(const nlohmann::json& result, double hz);
 
 // Prints the tables of all files and writes plots to the folder. Returns the exit code; throws
 // std::runtime_error, naming file and fix, where a file isn't what `--json` writes.

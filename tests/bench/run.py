@@ -55,6 +55,9 @@ def main():
                                 stdout=subprocess.PIPE, text=True)
         expect("a report with plots", report.returncode == 0 and "| 4096 |" in report.stdout and
                os.path.getsize(os.path.join(folder, "yield.svg")) > 1000)
+        report = subprocess.run([program, "report", os.path.join(folder, "merge.json")], stdout=subprocess.PIPE, text=True)
+        rates = [float(line.split("|")[8]) for line in report.stdout.splitlines() if line.startswith("| merge v4 |")]
+        expect(f"its Gb/s a core: {rates}", len(rates) == 2 and min(rates) > 1)
         bad = subprocess.run([program, "run", "--work", "nothing"], stderr=subprocess.PIPE, text=True)
         expect("a wrong argument: one line, exit 2", bad.returncode == 2 and bad.stderr.count("\n") == 1)
     return 1 if wrong else 0
