@@ -14,16 +14,18 @@ Gateway::Gateway(const Policy& policy, const Capacity& capacity, pxio::Buffers b
     : impl_(std::make_unique<Impl>(policy, capacity, buffers, to_inside, to_outside)) {}
 Gateway::~Gateway() = default;
 
+void Gateway::add_stage(const StageMaker& make) { impl_->add_stage(make); }
+
 void Gateway::process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now,
                       std::span<rte_mbuf* const> next) noexcept {
   impl_->process(d, pkts, n, now, next);
 }
-void Gateway::flush_expired(pxio::Nanos now) noexcept { impl_->merger().flush_expired(now); }
+void Gateway::flush_expired(pxio::Nanos now) noexcept { impl_->flush_expired(now); }
 std::optional<pxio::Nanos> Gateway::next_deadline() const noexcept {
-  return impl_->merger().next_deadline();
+  return impl_->next_deadline();
 }
 void Gateway::housekeeping(pxio::Nanos now) noexcept { impl_->housekeeping(now); }
-void Gateway::drain(pxio::Nanos now) noexcept { impl_->merger().flush_all(pxio::End::kDrain, now); }
+void Gateway::drain(pxio::Nanos now) noexcept { impl_->drain(now); }
 void Gateway::apply(const Policy& policy, pxio::Nanos now) noexcept { impl_->apply(policy, now); }
 const Counters& Gateway::counters() noexcept { return impl_->counters(); }
 

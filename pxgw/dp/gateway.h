@@ -9,6 +9,7 @@
 
 #include "pxgw/dp/counters.h"
 #include "pxgw/dp/policy.h"
+#include "pxgw/dp/stage.h"
 #include "pxio/dp/buffers.h"
 #include "pxio/dp/tx_buffer.h"
 #include "pxio/dp/units.h"
@@ -31,6 +32,9 @@ class Gateway {
   ~Gateway();  // frees what is still held; drain() first to send it
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
+
+  // A stage for packets that aren't TCP, asked after those that are there already. Before the first packet.
+  void add_stage(const StageMaker& make);
 
   // Takes n <= kBurst packets that came in on the port of `direction` (kByPort) or from anywhere
   // (kByPrefix: `direction` is not looked at). Ends with the burst: what isn't in bulk transfer leaves.

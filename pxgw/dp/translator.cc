@@ -157,6 +157,27 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
   count_.in_bytes += taken.bytes;
   merger_.note_plain(taken.segs, taken.bulk);
   merger_.end_burst(now);
+  if (offered_n_ != 0) run_stages();
+}
+
+void Translator::offer(PktPtr pkt, Item& it) noexcept {
+  offered_[offered_n_] = {pkt.release(), &it.v, it.dir};
+  offered_items_[offered_n_++] = &it;
+}
+
+void Translator::run_stages() noexcept {
+  for (const auto& stage : stages_) {
+    stage->process({offered_.data(), offered_n_}, now_);
+    uint16_t left = 0;
+    for (uint16_t i = 0; i < offered_n_; ++i) {
+      if (offered_[i].pkt == nullptr) continue;
+      offered_[left] = offered_[i];
+      offered_items_[left++] = offered_items_[i];
+    }
+    offered_n_ = left;
+  }
+  for (uint16_t i = 0; i < offered_n_; ++i) pass_opaque(PktPtr(offered_[i].pkt), *offered_items_[i]);
+  offered_n_ = 0;
 }
 
 void Translator::examine(Item& it, rte_mbuf& m, Direction port_dir) noexcept {
@@ -207,6 +228,8 @@ void Translator::dispatch(Item& it, PktPtr pkt) noexcept {
     // Later fragments bear no ports: anything held might be of their flow.
     if (it.dir == Direction::kInbound && tcp_fragment(*pkt, v)) merger_.flush_all(End::kOther, now_);
     if (v.kind == Kind::kIcmp) return icmp(it, std::move(pkt));
+    if (!stages_.empty() && (v.kind == Kind::kUdp || (v.kind == Kind::kFragment && !tcp_fragment(*pkt, v))))
+      return offer(std::move(pkt), it);
     return pass_opaque(std::move(pkt), it);
   }
   // A packet before this one in the burst may have opened the flow.
@@ -537,6 +560,26 @@ void Translator::housekeeping(Nanos now) noexcept {
     f.path_mtu = pmtu_.find(outside_address(key), f.version, t);
   });
   handshakes_.age(t, 64);
+  for (const auto& stage : stages_) stage->housekeeping(now);
+}
+
+void Translator::flush_expired(Nanos now) noexcept {
+  merger_.flush_expired(now);
+  for (const auto& stage : stages_) stage->flush_expired(now);
+}
+
+std::optional<Nanos> Translator::next_deadline() const noexcept {
+  std::optional<Nanos> first = merger_.next_deadline();
+  for (const auto& stage : stages_) {
+    const auto d = stage->next_deadline();
+    if (d && (!first || *d < *first)) first = d;
+  }
+  return first;
+}
+
+void Translator::drain(Nanos now) noexcept {
+  merger_.flush_all(End::kDrain, now);
+  for (const auto& stage : stages_) stage->drain(now);
 }
 
 void Translator::apply(const Policy& policy, Nanos now) noexcept {
@@ -545,6 +588,7 @@ void Translator::apply(const Policy& policy, Nanos now) noexcept {
   merger_.set_limits(merge_limits(policy));
   pmtu_.set_timeout(policy.pmtu_timeout);
   icmp_tokens_ = std::min(icmp_tokens_, policy.icmp_per_second);
+  for (const auto& stage : stages_) stage->apply(policy, now);
 }
 
 const Counters& Translator::counters() noexcept {

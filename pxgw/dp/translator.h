@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a Gateway consists of. A packet's way through it: process() parses the burst, finds the flows,
 // and hands each packet in its turn to inbound() or outbound(), which end in one of: merger, push,
-// split_and_push, too_big, drop. Worker thread.
+// split_and_push, too_big, drop; or to the stages, if it isn't TCP. Worker thread.
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "pxgw/dp/counters.h"
 #include "pxgw/dp/gateway.h"
@@ -13,6 +16,7 @@
 #include "pxgw/dp/icmp.h"
 #include "pxgw/dp/pmtu_cache.h"
 #include "pxgw/dp/policy.h"
+#include "pxgw/dp/stage.h"
 #include "pxio/dp/merge.h"
 #include "pxio/dp/plain.h"
 #include "pxio/dp/split.h"
@@ -23,13 +27,18 @@ class Translator {
  public:
   Translator(const Policy& policy, const Capacity& capacity, pxio::Buffers buffers,
              pxio::TxBuffer& to_inside, pxio::TxBuffer& to_outside);
+  void add_stage(const StageMaker& make) {
+    stages_.push_back(make({*policy_, buffers_, inside_, outside_, count_}));
+  }
+  void flush_expired(pxio::Nanos now) noexcept;
+  std::optional<pxio::Nanos> next_deadline() const noexcept;
+  void drain(pxio::Nanos now) noexcept;
 
   void process(pxio::Direction d, rte_mbuf** pkts, uint16_t n, pxio::Nanos now,
                std::span<rte_mbuf* const> next) noexcept;
   void housekeeping(pxio::Nanos now) noexcept;
   void apply(const Policy& policy, pxio::Nanos now) noexcept;
   const Counters& counters() noexcept;
-  pxio::Merger& merger() noexcept { return merger_; }
 
  private:
   using Direction = pxio::Direction;
@@ -68,6 +77,8 @@ class Translator {
   void outbound(Item& it, PktPtr pkt) noexcept;
   void pass(PktPtr pkt, const Item& it, Count why) noexcept;
   void pass_opaque(PktPtr pkt, Item& it) noexcept;
+  void offer(PktPtr pkt, Item& it) noexcept;
+  void run_stages() noexcept;
   pxio::TxBuffer& way(Direction d) noexcept { return d == Direction::kInbound ? inside_ : outside_; }
   void push(PktPtr pkt, Direction d) noexcept { way(d).push(std::move(pkt)); }
   void drop(PktPtr pkt, Count why) noexcept;
@@ -113,6 +124,10 @@ class Translator {
   uint32_t icmp_tokens_ = 0;
   std::array<Item, pxio::kBurst> items_;
   std::array<pxio::PlainSegment, pxio::kBurst> plain_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  std::array<Stage::Packet, pxio::kBurst> offered_;  // of this burst
+  std::array<Item*, pxio::kBurst> offered_items_;
+  uint16_t offered_n_ = 0;
 };
 
 }  // namespace pxgw
