@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <rte_eal.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -41,6 +42,13 @@ pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
   return o;
 }
 
+pxio::FlowHash make_flow_hash() {
+  pxio::FlowHash hash;
+  if (getrandom(&hash.secret, sizeof hash.secret, 0) != sizeof hash.secret)
+    throw std::runtime_error("the system gives no random numbers");
+  return hash;
+}
+
 Json port_json(const std::string& name, const std::string& side, pxio::Port& port) {
   const pxio::PortStats s = port.stats();
   Json offloads = Json::object();
@@ -76,10 +84,12 @@ BufferPlan plan_buffers(const Config& c) {
     // Where a NIC merges, into large buffers, those are held: it leaves two apart at most that would fit.
     if (p.outside.kind != PortConfig::Kind::kKernel && p.outside.offloads.lro) held_large += 2 * kHeldPackets;
     // Buffers of either pool may wait in any ring.
+    if (queues > 1 && (p.outside.kind != PortConfig::Kind::kKernel || p.inside.kind != PortConfig::Kind::kKernel))
+      rings += queues * 4 * pxio::FanoutPort::kSlots;  // where they are fanned out
     for (const PortConfig* port : {&p.outside, &p.inside})
       rings += queues * (port->kind == PortConfig::Kind::kKernel ? kKernelSlots : 2 * kDescriptors);
   }
-  const uint32_t caches = kCachedPerThread * (queues + 1);
+  const uint32_t caches = kCachedPerThread * (queues + 2);
   const uint32_t small = queues * (held + pairs * kUnderWay) + rings + caches;
   const uint32_t large = queues * (held_large + pairs * kUnderWay) + rings + caches;
   plan.small = c.small_buffers != 0 ? c.small_buffers : small;
@@ -101,7 +111,7 @@ Capacity capacity_of(const Config& c) {
   return capacity;
 }
 
-Appliance::Appliance(const Config& config) : config_(config) {
+Appliance::Appliance(const Config& config) : config_(config), flow_hash_(make_flow_hash()) {
   sched_getaffinity(0, sizeof cpus_, &cpus_);
   const BufferPlan plan = plan_buffers(config_);
   log(Level::kInfo, "{}", pxio::start_eal(eal_options(config_, plan)));
@@ -114,34 +124,50 @@ Appliance::Appliance(const Config& config) : config_(config) {
 Appliance::~Appliance() { stop(); }
 
 void Appliance::open_ports() {
-  const auto open = [this](const PortConfig& p, const char* side, uint16_t merge_mtu) {
-    std::unique_ptr<pxio::Port> port;
-    if (p.kind == PortConfig::Kind::kKernel) {
-      port = pxio::KernelPort::open({.ifname = p.device,
-                                     .queues = config_.workers,
-                                     .mtu = p.mtu,
-                                     .buffers = pools_->buffers(),
-                                     .tso = p.offloads.tso});
-    } else {
-      auto ethdev = pxio::open_ethdev({.device = p.device,
-                                       .queues = config_.workers,
-                                       .mtu = p.mtu,
-                                       .buffers = pools_->buffers(),
-                                       .descriptors = kDescriptors,
-                                       .merge_mtu = merge_mtu,
-                                       .use = p.offloads});
-      for (const std::string& w : ethdev->warnings()) log(Level::kWarning, "{}", w);
-      port = std::move(ethdev);
-    }
-    log(Level::kInfo, "port {}: {}, driver {}", p.device, side, port->driver());
-    for (const pxio::OffloadState& o : port->offloads())
-      log(Level::kInfo, "port {}: {} {}: {}", p.device, o.name, o.used ? "in use" : "not used", o.how);
-    watchdog_.add(p.device, *port);
-    ports_.push_back({p.device, side, std::move(port)});
-  };
   for (const PairConfig& pair : config_.pairs) {
-    open(pair.outside, "outside", pair.inside.mtu);
-    open(pair.inside, "inside", 0);
+    NamedPort outside = open_port(pair.outside, "outside", pair.inside.mtu);
+    NamedPort inside = open_port(pair.inside, "inside", 0);
+    share_out(outside, inside);
+    for (NamedPort* p : {&outside, &inside}) {
+      log(Level::kInfo, "port {}: {}, driver {}", p->name, p->side, p->port->driver());
+      for (const pxio::OffloadState& o : p->port->offloads())
+        log(Level::kInfo, "port {}: {} {}: {}", p->name, o.name, o.used ? "in use" : "not used", o.how);
+      watchdog_.add(p->name, *p->port);
+      ports_.push_back(std::move(*p));
+    }
+  }
+}
+
+Appliance::NamedPort Appliance::open_port(const PortConfig& p, const char* side, uint16_t merge_mtu) {
+  if (p.kind == PortConfig::Kind::kKernel)
+    return {p.device, side,
+            pxio::KernelPort::open({.ifname = p.device,
+                                    .queues = config_.workers,
+                                    .mtu = p.mtu,
+                                    .buffers = pools_->buffers(),
+                                    .tso = p.offloads.tso})};
+  auto port = pxio::open_ethdev({.device = p.device,
+                                 .queues = config_.workers,
+                                 .mtu = p.mtu,
+                                 .buffers = pools_->buffers(),
+                                 .descriptors = kDescriptors,
+                                 .merge_mtu = merge_mtu,
+                                 .use = p.offloads,
+                                 .interrupts = config_.idle == Config::Idle::kSleep});
+  for (const std::string& w : port->warnings()) log(Level::kWarning, "{}", w);
+  return {p.device, side, std::move(port)};
+}
+
+// Both directions of a flow must meet one worker. NICs of one kind agree by RSS with the same key, kernel
+// interfaces by the kernel's hash; all others are fanned out.
+void Appliance::share_out(NamedPort& outside, NamedPort& inside) {
+  const uint16_t workers = config_.workers;
+  const bool enough = outside.port->queues() == workers && inside.port->queues() == workers;
+  if (workers == 1 || (enough && outside.port->driver() == inside.port->driver())) return;
+  for (NamedPort* p : {&outside, &inside}) {
+    auto fanned = std::make_unique<pxio::FanoutPort>(std::move(p->port), workers, flow_hash_);
+    fan_out_.add(*fanned);
+    p->port = std::move(fanned);
   }
 }
 
@@ -171,25 +197,24 @@ void Appliance::start_workers() {
           fmt::format("flows: no memory for {} flows; give fewer", config_.flows));
     }
   }
+  const auto thread_options = [this](std::string name, uint16_t place) {
+    PollThreadOptions o{.name = std::move(name), .cpus = cpus_, .sleeps = config_.idle == Config::Idle::kSleep};
+    if (place < config_.cpus.size()) o.cpu = config_.cpus[place];
+    return o;
+  };
   // Threads last, so that what fails above leaves none behind.
   for (uint16_t q = 0; q < config_.workers; ++q) {
-    WorkerThreadOptions o;
-    o.name = fmt::format("pxgw-worker-{}", q);
-    o.cpus = cpus_;
-    if (!config_.cpus.empty()) o.cpu = config_.cpus[q];
-    if (config_.idle == Config::Idle::kSleep)
-      for (const NamedPort& p : ports_) o.wait_fds.push_back(p.port->wait_fd(q));
-    threads_.push_back(std::make_unique<WorkerThread>(*workers_[q], std::move(o)));
+    threads_.push_back(std::make_unique<PollThread>(*workers_[q], thread_options(fmt::format("pxgw-worker-{}", q), q)));
   }
+  if (!fan_out_.empty())
+    fan_out_thread_ = std::make_unique<PollThread>(fan_out_, thread_options("pxgw-fan-out", config_.workers));
 }
 
 void Appliance::apply(const Config& config) {
   ++generation_;
   policies_.push_back(make_policies(config));
-  for (const auto& t : threads_) {
-    t->worker().use(*policies_.back());
-    t->wake();
-  }
+  for (const auto& w : workers_) w->use(*policies_.back());
+  for (const auto& t : threads_) t->wake();
 }
 
 bool Appliance::settled() {
@@ -246,8 +271,10 @@ void Appliance::watch() {
 uint32_t Appliance::stop() {
   if (!pools_) return 0;
   for (const auto& t : threads_) t->stop();
+  if (fan_out_thread_) fan_out_thread_->stop();  // behind the workers: it sends what they left
   last_ = counters();
   threads_.clear();
+  fan_out_thread_.reset();
   workers_.clear();
   watchdog_ = {};
   ports_.clear();

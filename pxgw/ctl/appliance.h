@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "pxgw/ctl/config.h"
+#include "pxgw/ctl/poll_thread.h"
 #include "pxgw/ctl/stats.h"
 #include "pxgw/ctl/tx_watchdog.h"
 #include "pxgw/ctl/worker_watchdog.h"
-#include "pxgw/ctl/worker_thread.h"
+#include "pxgw/dp/fan_out.h"
 #include "pxgw/dp/worker.h"
 #include "pxio/ctl/eal.h"
 #include "pxio/dp/port.h"
@@ -61,10 +62,13 @@ class Appliance {
     std::unique_ptr<pxio::Port> port;
   };
   void open_ports();
+  NamedPort open_port(const PortConfig& p, const char* side, uint16_t merge_mtu);
+  void share_out(NamedPort& outside, NamedPort& inside);
   void start_workers();
   std::unique_ptr<const PolicySet> make_policies(const Config& config) const;
 
   const Config config_;  // as it was at start
+  const pxio::FlowHash flow_hash_;
   cpu_set_t cpus_;       // that the process had before DPDK started
   uint64_t generation_ = 0;
   std::unique_ptr<pxio::BufferPools> pools_;
@@ -72,7 +76,9 @@ class Appliance {
   TxWatchdog watchdog_;           // of them, in the same order
   std::vector<std::unique_ptr<const PolicySet>> policies_;  // the last one is current
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::unique_ptr<WorkerThread>> threads_;
+  std::vector<std::unique_ptr<PollThread>> threads_;  // one a worker
+  FanOut fan_out_;
+  std::unique_ptr<PollThread> fan_out_thread_;  // null: no port needs it
   WorkerWatchdog worker_watchdog_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<Counters> last_;  // once stopped

@@ -165,10 +165,11 @@ class Reader {
     p_.include = plain(include_);
     p_.exclude = plain(exclude_);
     p_.jumbo = plain(jumbo_);
-    if (cpus_ && c_.cpus.size() != c_.workers)
-      cpus_->fail(
-          fmt::format("names {} CPUs for {} workers; give one a worker, or leave the key out",
-                      c_.cpus.size(), c_.workers));
+    // One more may be for the fan-out; see FanoutPort.
+    if (cpus_ && c_.cpus.size() != c_.workers && c_.cpus.size() != c_.workers + 1u)
+      cpus_->fail(fmt::format("names {} CPUs for {} workers; give one a worker (and one more for a fan-out), or "
+                              "leave the key out",
+                              c_.cpus.size(), c_.workers));
     for (size_t i = 0; safe_ && i < c_.pairs.size(); ++i)
       if (p_.safe_mtu > c_.pairs[i].outside.mtu)
         safe_->fail(fmt::format("{} is above the outside MTU {} of pairs[{}]; give at most that",

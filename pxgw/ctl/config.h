@@ -69,7 +69,7 @@ struct Config {
   std::string file;
   std::vector<PairConfig> pairs;
   uint16_t workers = 1;
-  std::vector<uint16_t> cpus;  // as many as workers, or empty: not pinned
+  std::vector<uint16_t> cpus;  // one a worker, perhaps one more for the fan-out; empty: not pinned
   Idle idle = Idle::kSpin;
   std::string control = kDefaultControl;
   uint32_t flows = 1u << 20;   // of all workers and pairs together

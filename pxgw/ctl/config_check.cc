@@ -124,9 +124,6 @@ void check_system(const Config& c, const SystemView& system) {
       const PortConfig& p = inside ? c.pairs[i].inside : c.pairs[i].outside;
       const std::string key = fmt::format("pairs[{}].{}", i, inside ? "inside" : "outside");
       check_port(c, system, p, key);
-      if (c.idle == Config::Idle::kSleep && p.kind != PortConfig::Kind::kKernel)
-        fail(c, p.line, key + ".device",
-             fmt::format("{} can't be waited for; give `idle: spin`", p.device));
     }
   }
   for (const uint16_t cpu : c.cpus)

@@ -87,6 +87,26 @@ std::optional<Nanos> Worker::next_deadline() const noexcept {
   return first;
 }
 
+std::vector<int> Worker::wait_fds() const {
+  std::vector<int> fds;
+  for (const Lane& lane : lanes_)
+    for (const pxio::Port* p : {lane.ports.outside, lane.ports.inside}) fds.push_back(p->wait_fd(queue_));
+  return fds;
+}
+
+void Worker::before_sleep() noexcept {
+  for (Lane& lane : lanes_)
+    for (pxio::Port* p : {lane.ports.outside, lane.ports.inside}) p->arm(queue_);
+  // What the last polls counted shows while the worker sleeps, too.
+  publish();
+}
+
+void Worker::after_sleep(Nanos now) noexcept {
+  for (Lane& lane : lanes_)
+    for (pxio::Port* p : {lane.ports.outside, lane.ports.inside}) p->disarm(queue_);
+  if (now >= next_housekeeping_ || wanted_.load(std::memory_order_relaxed) != policies_) housekeeping(now);
+}
+
 void Worker::housekeeping(Nanos now) noexcept {
   next_housekeeping_ = now + kHousekeeping;
   const PolicySet* wanted = wanted_.load(std::memory_order_acquire);

@@ -13,6 +13,7 @@
 #include "pxgw/dp/gateway.h"
 #include "pxgw/dp/policy.h"
 #include "pxio/dp/buffers.h"
+#include "pxio/dp/polled.h"
 #include "pxio/dp/port.h"
 #include "pxio/dp/tx_buffer.h"
 #include "pxio/dp/units.h"
@@ -43,24 +44,26 @@ class PublishedCounters {
   std::array<std::atomic<uint64_t>, kWords> words_{};
 };
 
-class alignas(64) Worker {
+class alignas(64) Worker final : public pxio::Polled {
  public:
   // Ports, policies and pools outlive the worker. Throws std::bad_alloc where memory is short.
   Worker(uint16_t queue, const std::vector<PairPorts>& pairs, const PolicySet& policies,
          const Capacity& capacity, pxio::Buffers buffers);
 
   // Worker thread.
-  // The whole path, once. Returns whether packets came, or are left for the next call.
-  bool poll_once(pxio::Nanos now) noexcept;
-  // When poll_once has something to do next though nothing comes in.
-  std::optional<pxio::Nanos> next_deadline() const noexcept;
+  // The whole path.
+  bool poll_once(pxio::Nanos now) noexcept override;
+  std::optional<pxio::Nanos> next_deadline() const noexcept override;
+  std::vector<int> wait_fds() const override;
+  void before_sleep() noexcept override;
+  void after_sleep(pxio::Nanos now) noexcept override;
   // Ages tables, takes over a new policy, copies counters out. poll_once calls it every
   // millisecond.
   void housekeeping(pxio::Nanos now) noexcept;
   // Copies the counters out.
   void publish() noexcept;
   // Sends all that is held and copies the counters out for the last time.
-  void drain(pxio::Nanos now) noexcept;
+  void drain(pxio::Nanos now) noexcept override;
 
   // Worker and control: atomics alone.
   // Asks for another policy; the old one may be freed once generation() has come to the new one's.

@@ -40,7 +40,8 @@ constexpr DriverQuirks kTable[] = {
      .warning = "net_af_packet never delivers IPv4 fragments, cuts what the kernel's GRO or GSO merged, "
                 "receives frames that the host itself sends, and makes any outer VLAN tag one of type "
                 "0x8100; the kernel interface itself as a port has none of these limits"},
-    {.driver = "net_tap", .wraps_interface = true, .warning = "net_tap sends nothing longer than 1500 B"},
+    // rte_eth_tap.c keeps the RSS settings; the kernel shares traffic by its own flow hash.
+    {.driver = "net_tap", .rss = false, .wraps_interface = true, .warning = "net_tap sends nothing longer than 1500 B"},
     {.driver = "net_af_xdp", .wraps_interface = true,
      .warning = "net_af_xdp takes nothing longer than 3.5 KB"},
 };

@@ -39,6 +39,7 @@ struct DriverQuirks {
   uint16_t tso_buffers = UINT16_MAX, buffers = UINT16_MAX;
   // net_af_packet: it says MTU 1500 and takes what its frames of a fixed size (framesz=) hold.
   bool fixed_frames = false;
+  bool rss = true;               // false: what it says of RSS isn't how it shares traffic
   bool wraps_interface = false;  // of the kernel, which as a port itself has fewer limits
   std::string_view warning = {};  // what an operator should know of it
 };

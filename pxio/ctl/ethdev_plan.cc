@@ -180,22 +180,25 @@ class Planner {
                      count_text(s.max_buffers), q_.tx_prepare ? "" : "; its driver checks nothing, we do"));
   }
 
+  // Empty: both directions of a flow come to the same of the queues that are wanted.
+  std::string no_rss() const {
+    constexpr uint64_t kTcp = RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_NONFRAG_IPV6_TCP;
+    const uint16_t most = std::min(d_.max_rx_queues, d_.max_tx_queues);
+    if (!r_.use.rss) return kOff;
+    if (r_.queues > most) return fmt::format("its driver {} has {}", d_.driver_name, most == 1 ? "one queue" : fmt::format("{} queues", most));
+    if (!q_.rss || (d_.flow_type_rss_offloads & kTcp) != kTcp)
+      return fmt::format("its driver {} doesn't tell how it shares traffic", d_.driver_name);
+    return {};
+  }
+
   void rss() {
     if (r_.queues == 1) return note("rss", false, "one queue");
-    const uint64_t types =
-        d_.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
-    if (types == 0 || !r_.use.rss) {
-      p_.warnings.push_back(fmt::format("{}, {} queues: both directions of a flow may meet different workers",
-                                        r_.use.rss
-                                            ? fmt::format("its driver {} doesn't tell how it shares traffic",
-                                                          d_.driver_name)
-                                            : std::string("rss is off"),
-                                        r_.queues));
-      return note("rss", false, r_.use.rss ? lacks() : kOff);
-    }
+    if (const std::string why = no_rss(); !why.empty())
+      return note("rss", false, fmt::format("one queue for {} workers: {}", r_.queues, why));
+    p_.queues = r_.queues;
     rte_eth_rss_conf& rss = p_.conf.rx_adv_conf.rss_conf;
     p_.conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-    rss.rss_hf = types;
+    rss.rss_hf = d_.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
     rss.rss_key = symmetric_key();
     rss.rss_key_len = d_.hash_key_size != 0 ? std::min<uint8_t>(d_.hash_key_size, 64) : 40;
     note("rss", true, fmt::format("{} queues, the same one for both directions", r_.queues));

@@ -22,7 +22,7 @@ struct OffloadWishes {
 struct EthdevRequest {
   const rte_eth_dev_info& info;
   const DriverQuirks& quirks;
-  uint16_t queues = 1;
+  uint16_t queues = 1;            // wanted, one a worker
   uint16_t mtu = 1500;
   uint16_t merge_mtu = 0;         // largest IP packet that LRO may make; 0: no LRO wanted here
   uint32_t small_room = 0;        // bytes of a packet that a buffer of either pool holds
@@ -32,6 +32,8 @@ struct EthdevRequest {
 
 struct EthdevPlan {
   rte_eth_conf conf{};
+  // As many as wanted, where RSS brings both directions of a flow to the same one; else one, to fan out.
+  uint16_t queues = 1;
   bool large_buffers = false;     // receive into the large ones
   uint16_t max_segs = 1;          // buffers of a packet without TSO
   EthdevPort::Receive receive;

@@ -5,6 +5,9 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_interrupts.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -43,6 +46,7 @@ class Setup {
   void configure();
   void check_mtu();
   void queues();
+  void interrupts();
 
   const EthdevOptions& o_;
   const std::string name_;
@@ -81,11 +85,9 @@ void Setup::attach() {
 }
 
 void Setup::check_limits() {
-  if (o_.queues == 0 || o_.queues > info_.max_rx_queues || o_.queues > info_.max_tx_queues) {
-    fail(fmt::format("{} queues asked for, its driver {} has {} for receiving and {} for sending{}",
-                     o_.queues, info_.driver_name, info_.max_rx_queues, info_.max_tx_queues,
-                     quirks_->fixed_frames ? "; add qpairs= to the device's arguments" : ""));
-  }
+  if (info_.max_rx_queues == 0 || info_.max_tx_queues == 0)
+    fail(fmt::format("its driver {} has {} queues for receiving and {} for sending", info_.driver_name,
+                     info_.max_rx_queues, info_.max_tx_queues));
   if (quirks_->fixed_frames) return;  // says 1500 and takes what its frames hold
   const bool known = info_.max_mtu != UINT16_MAX && info_.max_rx_pktlen > info_.max_mtu;
   const uint32_t overhead = known ? info_.max_rx_pktlen - info_.max_mtu : 18;
@@ -121,12 +123,12 @@ void Setup::check_af_packet() {
 void Setup::choose_pool() {
   pool_ = plan_.large_buffers ? o_.buffers.large : o_.buffers.small;
   if (quirks_->fixed_frames) check_af_packet();
-  const uint32_t need = uint32_t{o_.queues} * rx_descs_;
+  const uint32_t need = uint32_t{plan_.queues} * rx_descs_;
   const uint32_t have = rte_mempool_avail_count(pool_);
   if (need >= have) {
     fail(fmt::format("{} receive descriptors ({} queues of {}) need as many buffers, {} of the {} kind are "
                      "left; raise the number of buffers, or lower that of descriptors",
-                     need, o_.queues, rx_descs_, have, pool_ == o_.buffers.small ? "small" : "large"));
+                     need, plan_.queues, rx_descs_, have, pool_ == o_.buffers.small ? "small" : "large"));
   }
 }
 
@@ -146,6 +148,7 @@ void Setup::make_plan() {
   for (const std::string& w : plan_.warnings) warn(w);
   if (!quirks_->warning.empty()) warn(std::string(quirks_->warning));
   s_.driver = info_.driver_name;
+  s_.queues = plan_.queues;
   s_.max_segs = plan_.max_segs;
   s_.receive = plan_.receive;
   s_.tso = plan_.tso;
@@ -155,7 +158,8 @@ void Setup::make_plan() {
 
 void Setup::configure() {
   if (quirks_->fixed_frames) plan_.conf.rxmode.mtu = 0;
-  check(rte_eth_dev_configure(s_.id, o_.queues, o_.queues, &plan_.conf), "it can't be configured");
+  plan_.conf.intr_conf.rxq = o_.interrupts;
+  check(rte_eth_dev_configure(s_.id, plan_.queues, plan_.queues, &plan_.conf), "it can't be configured");
   check(rte_eth_dev_adjust_nb_rx_tx_desc(s_.id, &rx_descs_, &tx_descs_), "no rings of this size");
 }
 
@@ -175,16 +179,29 @@ void Setup::queues() {
   rte_eth_txconf tx = info_.default_txconf;
   // Never FAST_FREE: packets are of both pools.
   tx.offloads = plan_.conf.txmode.offloads;
-  for (uint16_t q = 0; q < o_.queues; ++q) {
+  for (uint16_t q = 0; q < plan_.queues; ++q) {
     check(rte_eth_rx_queue_setup(s_.id, q, rx_descs_, node, &rx, pool_), "no receive queue");
     check(rte_eth_tx_queue_setup(s_.id, q, tx_descs_, node, &tx), "no transmit queue");
+  }
+}
+
+// Where one queue has none, all are looked at instead of waited for.
+void Setup::interrupts() {
+  for (uint16_t q = 0; q < plan_.queues; ++q) {
+    Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+    // Not all drivers refuse what they can't do until they are asked to do it.
+    if (epoll.get() < 0 ||
+        rte_eth_dev_rx_intr_ctl_q(s_.id, q, epoll.get(), RTE_INTR_EVENT_ADD, nullptr) != 0 ||
+        rte_eth_dev_rx_intr_enable(s_.id, q) != 0)
+      return s_.interrupts.clear();
+    rte_eth_dev_rx_intr_disable(s_.id, q);
+    s_.interrupts.push_back(std::move(epoll));
   }
 }
 
 std::unique_ptr<EthdevPort> Setup::run() {
   attach();
   s_.name = name_;
-  s_.queues = o_.queues;
   s_.buffers = o_.buffers;
   s_.max_frame = o_.mtu + kLinkHeader;
   try {
@@ -200,10 +217,12 @@ std::unique_ptr<EthdevPort> Setup::run() {
     queues();
     check(rte_eth_dev_start(s_.id), "it doesn't start");
     check_mtu();
+    if (o_.interrupts) interrupts();
     if (const int rc = rte_eth_promiscuous_enable(s_.id); rc < 0)
       warn(fmt::format("no promiscuous mode ({}): frames to other addresses may be lost", rte_strerror(-rc)));
   } catch (...) {
     s_.queues = 0;
+    s_.interrupts.clear();
     EthdevPort lets_go(std::move(s_));
     throw;
   }
@@ -228,6 +247,8 @@ EthdevPort::~EthdevPort() {
     }
   }
   EalLog quiet;
+  for (uint16_t q = 0; q < s_.interrupts.size(); ++q)
+    rte_eth_dev_rx_intr_ctl_q(s_.id, q, s_.interrupts[q].get(), RTE_INTR_EVENT_DEL, nullptr);
   rte_eth_dev_info info{};
   const bool known = rte_eth_dev_info_get(s_.id, &info) == 0;
   rte_eth_dev_stop(s_.id);
@@ -254,6 +275,21 @@ PortStats EthdevPort::stats() {
     r.tx_resplit += queues_[q].tx_resplit.load(std::memory_order_relaxed);
   }
   return r;
+}
+
+int EthdevPort::wait_fd(uint16_t queue) const noexcept {
+  return queue < s_.interrupts.size() ? s_.interrupts[queue].get() : -1;
+}
+
+void EthdevPort::arm(uint16_t queue) noexcept {
+  if (queue < s_.interrupts.size()) rte_eth_dev_rx_intr_enable(s_.id, queue);
+}
+
+void EthdevPort::disarm(uint16_t queue) noexcept {
+  if (queue >= s_.interrupts.size()) return;
+  rte_eth_dev_rx_intr_disable(s_.id, queue);
+  rte_epoll_event e;
+  rte_epoll_wait(s_.interrupts[queue].get(), &e, 1, 0);  // takes the event's count, where it has one
 }
 
 TxProgress EthdevPort::tx_progress(uint16_t queue) const noexcept {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pxio/dp/buffers.h"
+#include "pxio/dp/fd.h"
 #include "pxio/dp/port.h"
 
 namespace pxio {
@@ -37,6 +38,7 @@ class EthdevPort final : public Port {
     Buffers buffers;
     std::vector<std::string> warnings;
     std::vector<OffloadState> offloads;
+    std::vector<Fd> interrupts;  // epoll instances, one a queue; none: only polling tells
   };
 
   explicit EthdevPort(Settings settings);
@@ -53,6 +55,9 @@ class EthdevPort final : public Port {
   }
   Segmenting can_segment() const noexcept override { return s_.tso; }
   void idle(uint16_t queue) noexcept override;
+  int wait_fd(uint16_t queue) const noexcept override;
+  void arm(uint16_t queue) noexcept override;
+  void disarm(uint16_t queue) noexcept override;
   PortStats stats() override;
   uint16_t queues() const noexcept override { return s_.queues; }
   TxProgress tx_progress(uint16_t queue) const noexcept override;

@@ -64,6 +64,9 @@ class Port {
   virtual void idle(uint16_t) noexcept {}
   // Readable when a packet is there, for sleeping in ppoll; -1: only polling tells.
   virtual int wait_fd(uint16_t) const noexcept { return -1; }
+  // Worker of `queue`, around a sleep on wait_fd: packets that come from arm() on make it readable.
+  virtual void arm(uint16_t) noexcept {}
+  virtual void disarm(uint16_t) noexcept {}
   // Control thread, one at a time.
   virtual PortStats stats() { return {}; }
   virtual uint16_t queues() const noexcept { return 1; }

@@ -49,6 +49,12 @@ class Gateway:
         wait_for(ready, timeout, "starting pxgw")
         return time.monotonic() - begin
 
+    def cpu_seconds(self):
+        """Of all its threads, since it started."""
+        with open(f"/proc/{self.process.pid}/stat") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stats(self, check=True):
         try:
             return json.loads(run(self.binary, "stats", "--json", "--control", self.control))

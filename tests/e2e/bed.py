@@ -104,7 +104,7 @@ class Bed:
         if self.nics:
             keys = {"idle": "spin", **keys}
             self.gateway = Gateway(self.gw, self.options.pxgw, self.nics["outside"].device,
-                                   self.nics["inside"].device, **keys)
+                                   self.nics["inside"].device if "inside" in self.nics else "kernel:inside", **keys)
         else:
             self.gateway = Gateway(self.gw, self.options.pxgw, **keys)
 
@@ -113,8 +113,7 @@ class Bed:
         if self.ports == "kernel":
             return self.lab.veth(space, interface, self.gw, side, mtu + more)
         # The NIC inside merges nothing: outbound packets are jumbos already.
-        options = self.options.nic if side == "outside" else {
-            "lro": "off", "queues": self.options.nic.get("queues", 1)}
+        options = self.options.nic if side == "outside" else {"lro": "off"}
         number = ("outside", "inside").index(side)
         self.nics[side] = SoftNic(space, interface, self.options.pxnic, number, mtu, options)
         if more:

@@ -19,12 +19,13 @@ import live  # noqa: E402
 import options  # noqa: E402
 import paths  # noqa: E402
 import softnic  # noqa: E402
+import workers  # noqa: E402
 from lab.netns import LabError, sweep  # noqa: E402
 
 # Over whichever ports are asked for.
 SCENARIOS = {**live.SCENARIOS, **options.SCENARIOS, **faults.SCENARIOS, **paths.SCENARIOS,
              **frames.SCENARIOS}
-ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS)}
+ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS), **workers.SCENARIOS}
 
 
 def arguments():

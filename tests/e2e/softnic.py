@@ -37,16 +37,6 @@ def host_offloads(options):
         need(bed.nic_did["outside"]["wire_in_gso"] > 0, "the host cut all by itself")
 
 
-def two_workers(options):
-    """A queue for each of two workers: both directions of a flow meet on one."""
-    with Bed(options, gateway_keys={"workers": 2}) as bed:
-        for direction, port in (("down", 5000), ("up", 5001)):
-            bed.transfer(direction, 32, 20 * MB, port=port)
-        stats = bed.finish(jumbos=0.50)
-        busy = [w["polls_with_packets"] for w in stats["workers"]]
-        need(min(busy) > 100, f"polls with packets, by worker: {busy}")
-
-
 def above_the_wires_mtu(options):
     """A gateway that sends more than the wire takes is found out."""
     with Bed(options, capture=False, gateway_keys={"outside_mtu": 3000}) as bed:
@@ -86,7 +76,6 @@ def scenarios(over_any):
         "softnic_lro_64k_ipv4_down_1": over(over_any["ipv4_down_1"], lro="on", lro_max=65000,
                                             lro_timeout_us=1000),
         "softnic_host_offloads": over(host_offloads, lro="on", tap_offloads="on"),
-        "softnic_two_workers": over(two_workers, lro="on", queues=2),
         "softnic_above_the_wires_mtu": over(above_the_wires_mtu),
         "softnic_refusals": over(refusals),
         "softnic_ipv6_up_8": over(over_any["ipv6_up_8"], lro="on"),

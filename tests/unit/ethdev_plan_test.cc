@@ -56,6 +56,7 @@ EthdevPlan plan(const Nic& nic, const Wish& w = {}) {
   info.tx_desc_lim.nb_mtu_seg_max = nic.mtu_seg_max;
   info.flow_type_rss_offloads = RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP;
   info.hash_key_size = 52;
+  info.max_rx_queues = info.max_tx_queues = 16;
   return plan_ethdev({info, quirks_of(nic.driver), w.queues, w.mtu, w.merge_mtu, w.small, w.large, w.use});
 }
 
@@ -181,10 +182,26 @@ TEST_CASE("Offloads: nothing is asked for that a port hasn't, and fast free neve
           if (!on) CHECK_FALSE(o.used);
         }
         CHECK((p.conf.rxmode.mq_mode == RTE_ETH_MQ_RX_RSS) == (on && queues > 1));
-        CHECK(p.warnings.empty() == (on || queues == 1));
+        CHECK(p.queues == (on ? queues : 1));
+        CHECK(p.warnings.empty());
       }
     }
   }
+}
+
+TEST_CASE("Order: one queue for all where RSS doesn't bring both directions together", "[plan]") {
+  const auto why = [](const EthdevPlan& p) {
+    CHECK(p.queues == 1);
+    CHECK(p.conf.rxmode.mq_mode == RTE_ETH_MQ_RX_NONE);
+    return p.offloads.back().name + ": " + p.offloads.back().how;
+  };
+  using Catch::Equals;
+  CHECK_THAT(why(plan(kIce, {.queues = 17})), Equals("rss: one queue for 17 workers: its driver net_ice has 16 queues"));
+  CHECK_THAT(why(plan(kIce, {.queues = 2, .use = {.rss = false}})), Catch::StartsWith("rss: one queue for 2 workers: "));
+  Nic tap = kBare;
+  tap.driver = "net_tap";
+  CHECK_THAT(why(plan(tap, {.queues = 2})),
+             Equals("rss: one queue for 2 workers: its driver net_tap doesn't tell how it shares traffic"));
 }
 
 // Case D-01: 9000 B that are received, or refused in words, but never lost.

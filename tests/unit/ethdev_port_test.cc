@@ -56,9 +56,10 @@ TEST_CASE("EthdevPort: closing gives back what still waits, and the device can b
   NoLeak guard;
   for (int i = 0; i < 3; ++i) {
     auto port = open_port("net_ring0", 1500, 2);
-    for (uint16_t q = 0; q < 2; ++q) {
+    CHECK(port->queues() == 1);  // it has no RSS: fanned out where there are two workers
+    for (int k = 0; k < 2; ++k) {
       rte_mbuf* m = to_mbuf(tcp4().data(100), pools().buffers()).release();
-      REQUIRE(port->tx_burst(q, &m, 1) == 1);
+      REQUIRE(port->tx_burst(0, &m, 1) == 1);
     }
   }
 }
@@ -103,8 +104,7 @@ TEST_CASE("EthdevPort: what can't be opened says why", "[ethdev]") {
   using Catch::Contains;
   CHECK_THAT(why_not("net_nosuch0"), Contains("port net_nosuch0: DPDK can't attach it"));
   CHECK_THAT(why_not("0000:ff:00.0"), Contains("port 0000:ff:00.0") && Contains("vfio-pci"));
-  CHECK_THAT(why_not("net_ring0", 9000, 200), Contains("200 queues asked for"));
-  CHECK_THAT(why_not("net_ring0", 9000, 16, 4096), Contains("need as many buffers"));
+  CHECK_THAT(why_not("net_ring0", 9000, 1, 32768), Contains("need as many buffers"));
   CHECK_THAT(why_not("net_pcap0,tx_pcap=/dev/null", 9700), Contains("9722") && Contains("9600"));
   CHECK(why_not("net_ring0", 9000) == "opened");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pxgw/ctl/worker_thread.h"
+#include "pxgw/ctl/poll_thread.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <stdexcept>
 
@@ -21,10 +22,13 @@ namespace {
 // About 50 us of polling: packets of one transfer seldom come further apart.
 constexpr int kEmptyPollsBeforeSleep = 300;
 constexpr pxio::Nanos kLongestSleep = std::chrono::milliseconds(100);
+// Where a port has no interrupt, and so none that wakes.
+constexpr pxio::Nanos kNap = std::chrono::microseconds(50);
+constexpr size_t kMaxFds = 256;  // two ports of 16 pairs, of several queues behind a fan-out, and ours
 
 pxio::Nanos clock_now() noexcept { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-void pin(const WorkerThreadOptions& o) {
+void pin(const PollThreadOptions& o) {
   cpu_set_t set = o.cpus;
   if (o.cpu) {
     CPU_ZERO(&set);
@@ -35,24 +39,32 @@ void pin(const WorkerThreadOptions& o) {
         o.cpu ? fmt::format(
                     "cpus: this process may not use CPU {}; give another one, or leave the key out",
                     *o.cpu)
-              : std::string("the worker can't be given its CPUs"));
+              : std::string("the thread can't be given its CPUs"));
 }
 
 }  // namespace
 
-WorkerThread::WorkerThread(Worker& worker, WorkerThreadOptions options)
-    : worker_(worker),
+PollThread::PollThread(pxio::Polled& polled, PollThreadOptions options)
+    : polled_(polled),
       options_(std::move(options)),
       event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (event_fd_ < 0)
-    throw std::runtime_error("no file descriptor is left for a worker; raise `ulimit -n`");
+    throw std::runtime_error("no file descriptor is left for a thread; raise `ulimit -n`");
+  for (const int fd : polled_.wait_fds()) {
+    if (fd >= 0) {
+      fds_.push_back(fd);
+    } else {
+      all_wait_ = false;
+    }
+  }
+  fds_.push_back(event_fd_);
   std::promise<void> started;
   std::future<void> result = started.get_future();
   // Signals are the main thread's.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread(&WorkerThread::main, this, std::move(started));
+  thread_ = std::thread(&PollThread::main, this, std::move(started));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   try {
     result.get();
@@ -63,24 +75,24 @@ WorkerThread::WorkerThread(Worker& worker, WorkerThreadOptions options)
   }
 }
 
-WorkerThread::~WorkerThread() {
+PollThread::~PollThread() {
   stop();
   close(event_fd_);
 }
 
-void WorkerThread::wake() noexcept {
+void PollThread::wake() noexcept {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(event_fd_, &one, sizeof one);  // full: awake already
 }
 
-void WorkerThread::stop() {
+void PollThread::stop() {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_release);
   wake();
   thread_.join();
 }
 
-void WorkerThread::main(std::promise<void> started) {
+void PollThread::main(std::promise<void> started) {
   try {
     pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
     pin(options_);
@@ -99,41 +111,36 @@ void WorkerThread::main(std::promise<void> started) {
   rte_thread_unregister();
 }
 
-void WorkerThread::loop() noexcept {
+void PollThread::loop() noexcept {
   int empty = 0;
   while (!stop_.load(std::memory_order_acquire)) {
-    const pxio::Nanos now = clock_now();
-    if (worker_.poll_once(now)) {
+    if (polled_.poll_once(clock_now())) {
       empty = 0;
-    } else if (options_.wait_fds.empty() || ++empty < kEmptyPollsBeforeSleep) {
+    } else if (!options_.sleeps || ++empty < kEmptyPollsBeforeSleep) {
       rte_pause();
     } else {
-      sleep(now);
+      sleep();
       empty = 0;
     }
   }
-  worker_.drain(clock_now());
+  polled_.drain(clock_now());
 }
 
-void WorkerThread::sleep(pxio::Nanos now) noexcept {
-  static constexpr size_t kMaxFds = 2 * 16 + 1;  // two ports of kMaxPairs pairs, and ours
-  pollfd fds[kMaxFds];
-  const size_t n = std::min(options_.wait_fds.size(), kMaxFds - 1);
-  for (size_t i = 0; i < n; ++i) fds[i] = {options_.wait_fds[i], POLLIN, 0};
-  fds[n] = {event_fd_, POLLIN, 0};
-
-  pxio::Nanos wait = kLongestSleep;
-  if (const auto deadline = worker_.next_deadline())
-    wait = std::clamp(*deadline - now, pxio::Nanos(0), wait);
-  // What the last polls counted shows while the worker sleeps, too.
-  worker_.publish();
-  const timespec t = {.tv_sec = 0, .tv_nsec = wait.count()};
-  ppoll(fds, n + 1, &t, nullptr);
-  if (fds[n].revents != 0) {
+void PollThread::sleep() noexcept {
+  polled_.before_sleep();
+  const pxio::Nanos now = clock_now();
+  if (!polled_.poll_once(now)) {
+    pxio::Nanos wait = all_wait_ ? kLongestSleep : kNap;
+    if (const auto deadline = polled_.next_deadline()) wait = std::clamp(*deadline - now, pxio::Nanos(0), wait);
+    std::array<pollfd, kMaxFds> fds;
+    const size_t n = std::min(fds_.size(), fds.size());
+    for (size_t i = 0; i < n; ++i) fds[i] = {fds_[i], POLLIN, 0};
+    const timespec t = {.tv_sec = 0, .tv_nsec = wait.count()};
+    ppoll(fds.data(), n, &t, nullptr);
     uint64_t count;
     [[maybe_unused]] const ssize_t r = read(event_fd_, &count, sizeof count);
-    worker_.housekeeping(clock_now());
   }
+  polled_.after_sleep(clock_now());
 }
 
 }  // namespace pxgw
