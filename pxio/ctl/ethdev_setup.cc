@@ -189,10 +189,10 @@ void Setup::queues() {
 void Setup::interrupts() {
   for (uint16_t q = 0; q < plan_.queues; ++q) {
     Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-    // Not all drivers refuse what they can't do until they are asked to do it.
-    if (epoll.get() < 0 ||
-        rte_eth_dev_rx_intr_ctl_q(s_.id, q, epoll.get(), RTE_INTR_EVENT_ADD, nullptr) != 0 ||
-        rte_eth_dev_rx_intr_enable(s_.id, q) != 0)
+    if (epoll.get() < 0 || rte_eth_dev_rx_intr_ctl_q(s_.id, q, epoll.get(), RTE_INTR_EVENT_ADD, nullptr) != 0)
+      return s_.interrupts.clear();
+    // Those that needn't enable them, net_tap, have no call for it.
+    if (const int rc = rte_eth_dev_rx_intr_enable(s_.id, q); rc != 0 && rc != -ENOTSUP)
       return s_.interrupts.clear();
     rte_eth_dev_rx_intr_disable(s_.id, q);
     s_.interrupts.push_back(std::move(epoll));
