@@ -20,8 +20,20 @@ Wires::Wires(uint32_t size)
     : from_outside(make_ring("from_outside", size)), from_inside(make_ring("from_inside", size)),
       to_outside(make_ring("to_outside", size)), to_inside(make_ring("to_inside", size)) {}
 
-Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers)
-    : options_(o), outside_(w.from_outside.get(), w.to_outside.get()), inside_(w.from_inside.get(), w.to_inside.get()) {
+Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers) : options_(o) {
+  auto outside = std::make_unique<RingPort>(w.from_outside.get(), w.to_outside.get());
+  auto inside = std::make_unique<RingPort>(w.from_inside.get(), w.to_inside.get());
+  wire_outside_ = outside.get();
+  wire_inside_ = inside.get();
+  outside_ = std::move(outside);
+  inside_ = std::move(inside);
+  if (o.workers > 1) {
+    for (auto* port : {&outside_, &inside_}) {
+      auto fanned = std::make_unique<pxio::FanoutPort>(std::move(*port), o.workers, pxio::FlowHash{.secret = 1});
+      fanned_.push_back(fanned.get());
+      *port = std::move(fanned);
+    }
+  }
   pxgw::Policy policy;
   policy.hold_limit = o.hold;
   policies_.generation = 1;
@@ -31,8 +43,9 @@ Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers)
   capacity.handshakes = 1024;
   // Every flow may be under way with six segments.
   capacity.held = std::max(4096u, o.flows * 2);
-  worker_ = std::make_unique<pxgw::Worker>(0, std::vector<pxgw::PairPorts>{{&outside_, &inside_}}, policies_, capacity,
-                                           buffers);
+  for (uint16_t q = 0; q < o.workers; ++q)
+    workers_.push_back(std::make_unique<pxgw::Worker>(
+        q, std::vector<pxgw::PairPorts>{{outside_.get(), inside_.get()}}, policies_, capacity, buffers));
 }
 
 void Engine::open_flows(const Frames& frames, rte_mempool* pool) {
@@ -42,9 +55,11 @@ void Engine::open_flows(const Frames& frames, rte_mempool* pool) {
       rte_mbuf* m = rte_pktmbuf_alloc(pool);
       if (m == nullptr) throw std::runtime_error("no buffer for a handshake");
       const bool in = frames.handshake(f, step, *m) == pxio::Direction::kInbound;
-      (in ? outside_ : inside_).inject(m);
+      (in ? wire_outside_ : wire_inside_)->inject(m);
+      before();
       poll();
-      for (RingPort* port : {&outside_, &inside_})
+      after();
+      for (RingPort* port : {wire_outside_, wire_inside_})
         for (uint16_t n; (n = port->collect(out, 32)) != 0;) rte_pktmbuf_free_bulk(out, n);
     }
   }
@@ -53,9 +68,42 @@ void Engine::open_flows(const Frames& frames, rte_mempool* pool) {
     throw std::runtime_error(fmt::format("{} of {} flows were opened", created, frames.flows()));
 }
 
+void Engine::drain() noexcept {
+  for (const auto& w : workers_) w->drain(now_);
+  after();
+}
+
+void Engine::before() noexcept {
+  for (pxio::FanoutPort* p : fanned_)
+    for (uint32_t i = 0; i < bursts(); ++i) p->pump();
+}
+
+void Engine::after() noexcept {
+  for (pxio::FanoutPort* p : fanned_) p->drain();
+}
+
 pxgw::Counters Engine::counters() {
-  worker_->publish();
-  return worker_->counters();
+  pxgw::Counters sum;
+  for (const auto& w : workers_) {
+    w->publish();
+    pxgw::add(sum, w->counters());
+  }
+  return sum;
+}
+
+FanOutAlone::FanOutAlone(uint16_t workers, Wires& w)
+    : workers_(workers), port_(std::make_unique<RingPort>(w.from_outside.get(), w.to_outside.get()), workers,
+                               pxio::FlowHash{.secret = 1}) {}
+
+void FanOutAlone::after() noexcept {
+  rte_mbuf* pkts[pxio::kBurst];
+  for (uint16_t w = 0; w < workers_; ++w)
+    while (const uint16_t n = port_.rx_burst(w, pkts, pxio::kBurst)) port_.tx_burst(w, pkts, n);
+}
+
+void FanOutAlone::drain() noexcept {
+  after();
+  port_.drain();
 }
 
 }  // namespace bench

@@ -9,6 +9,7 @@
 
 #include "bench/frames.h"
 #include "pxgw/dp/worker.h"
+#include "pxio/dp/fanout_port.h"
 
 namespace bench {
 
@@ -30,6 +31,11 @@ class Subject {
   virtual ~Subject() = default;
   // One burst of each ring, if there is one. Whether there was.
   virtual bool poll() noexcept = 0;
+  // Around each poll, untimed: what others do for the subject.
+  virtual void before() noexcept {}
+  virtual void after() noexcept {}
+  // That a poll takes, before() having brought them.
+  virtual uint32_t bursts() const noexcept { return 1; }
   // What it still holds leaves.
   virtual void drain() noexcept = 0;
 };
@@ -57,11 +63,13 @@ class RingPort final : public pxio::Port {
 
 struct EngineOptions {
   uint32_t flows = 1024;
+  uint16_t workers = 1;
   pxio::Nanos hold = std::chrono::seconds(1);
   pxio::Nanos poll_takes = std::chrono::microseconds(1);  // by which its clock goes on with each poll
 };
 
-// The gateway's worker as it ships.
+// The gateway's worker as it ships; or several, in turns, behind a fan-out that isn't counted: a burst for
+// each in a poll.
 class Engine final : public Subject {
  public:
   Engine(const EngineOptions& options, Wires& wires, pxio::Buffers buffers);
@@ -69,18 +77,39 @@ class Engine final : public Subject {
   void open_flows(const Frames& frames, rte_mempool* pool);
   bool poll() noexcept override {
     now_ += options_.poll_takes;
-    return worker_->poll_once(now_);
+    bool any = false;
+    for (const auto& w : workers_) any |= w->poll_once(now_);
+    return any;
   }
-  void poll_at(pxio::Nanos now) noexcept { worker_->poll_once(now_ = now); }
-  void drain() noexcept override { worker_->drain(now_); }
+  void poll_at(pxio::Nanos now) noexcept { workers_[0]->poll_once(now_ = now); }
+  void drain() noexcept override;
+  void before() noexcept override;
+  void after() noexcept override;
+  uint32_t bursts() const noexcept override { return static_cast<uint32_t>(workers_.size()); }
   pxgw::Counters counters();
 
  private:
   EngineOptions options_;
-  RingPort outside_, inside_;
+  std::unique_ptr<pxio::Port> outside_, inside_;
+  RingPort* wire_outside_;
+  RingPort* wire_inside_;
+  std::vector<pxio::FanoutPort*> fanned_;  // both, if any
   pxgw::PolicySet policies_;
-  std::unique_ptr<pxgw::Worker> worker_;
+  std::vector<std::unique_ptr<pxgw::Worker>> workers_;
   pxio::Nanos now_{std::chrono::seconds(1)};
+};
+
+// What the fan-out costs: from a port to the workers' rings, and from theirs to the port.
+class FanOutAlone final : public Subject {
+ public:
+  FanOutAlone(uint16_t workers, Wires& wires);
+  bool poll() noexcept override { return port_.pump(); }
+  void after() noexcept override;  // the workers send back what they get
+  void drain() noexcept override;
+
+ private:
+  uint16_t workers_;
+  pxio::FanoutPort port_;
 };
 
 }  // namespace bench

@@ -27,7 +27,6 @@ struct RunArguments {
   std::vector<uint32_t> flows{1, 64, 1024, 16384, 65536}, arrival{1};
   int ip = 4;
   bench::Options options;
-  bool no_peers = false;
 };
 
 struct LoadArguments {
@@ -143,7 +142,8 @@ int main(int argc, char** argv) {
   run_command->add_option("--packets", r.options.packets, "packets a round")->check(CLI::Range(32768, 1 << 28))->capture_default_str();
   run_command->add_option("--cpu", r.options.worker_cpu, "CPU of the worker")->capture_default_str();
   run_command->add_option("--writer-cpu", r.options.writer_cpu, "CPU that writes packets, for other-core")->capture_default_str();
-  run_command->add_flag("--no-peers", r.no_peers, "engine and floor only");
+  run_command->add_flag("!--no-peers", r.options.peers, "engine and floor only");
+  run_command->add_flag("--two-workers", r.options.two_workers, "merge, warm: two workers, too, and their fan-out");
 
   LoadArguments l;
   CLI::App* load_command = app.add_subcommand("load", "yield and delay under a load, in simulated time");
@@ -181,7 +181,6 @@ int main(int argc, char** argv) {
     const std::string pages = pxio::start_eal(eal);
     const Json machine = bench::describe_machine(pages);
     fmt::print("{}; {}; {}\n\n", machine["cpu"].get<std::string>(), pages, machine["dpdk"].get<std::string>());
-    r.options.peers = !r.no_peers;
     const Json results = *run_command ? run(r) : load(l);
     if (!file.empty()) store(file, {{"machine", machine}, {"kind", *run_command ? "run" : "load"}, {"results", results}});
     return 0;

@@ -41,9 +41,34 @@ bool is_error(int version, uint8_t type) {
   return version == 4 ? type == 3 || type == 4 || type == 11 || type == 12 : type < 128;
 }
 
+// Most packets need no full parse: TCP or UDP right behind an IP header without options, whole.
+bool plain_hash(const FlowHash& h, const rte_mbuf& m, uint32_t& hash) noexcept {
+  const uint8_t* p = data(m);
+  if (m.data_len < sizeof(EthernetHeader) + 2 * sizeof(VlanTag) + kIpv6HeaderLen + 4) return false;
+  uint16_t type = load<be16>(p + 12).host();
+  const uint8_t* ip = p + sizeof(EthernetHeader);
+  for (int tags = 0; tags < 2 && is_vlan(type); ++tags, ip += sizeof(VlanTag)) type = load<be16>(ip + 2).host();
+  int version;
+  uint8_t proto;
+  const uint8_t* ports;
+  if (type == kEtherIpv4) {
+    if (ip[0] != 0x45 || (load<be16>(ip + 6).host() & (kIpMf | kIpOffsetMask)) != 0) return false;
+    version = 4, proto = ip[9], ports = ip + kIpv4HeaderLen;
+  } else if (type == kEtherIpv6) {
+    if (ip[0] >> 4 != 6) return false;
+    version = 6, proto = ip[6], ports = ip + kIpv6HeaderLen;
+  } else {
+    return false;
+  }
+  if (proto != kProtoTcp && (proto != kProtoUdp || h.by_address[0] != 0)) return false;
+  hash = hash_at(h.secret, ip, version, ports);
+  return true;
+}
+
 }  // namespace
 
 uint32_t FlowHash::operator()(rte_mbuf& m) const noexcept {
+  if (uint32_t hash; plain_hash(*this, m, hash)) [[likely]] return hash;
   const PacketView v = parse(m, Link::kEthernet);
   if (v.version == 0) return 0;
   const uint8_t* p = data(m);
