@@ -9,8 +9,8 @@ usage() {
 usage: ./test.sh [--quick] [--help]
 
 Without options, as root: the release build with all tests: unit, property, golden captures, the fuzz
-targets over their seeds, ports, and end to end with Linux TCP. Then, with clang's ASan and UBSan, all
-but end to end, and each fuzz target for FUZZ_SECONDS (default 60). About 40 minutes on two cores.
+targets over their seeds, ports, and end to end with Linux TCP. Then what threads share, with clang's
+TSan, and with its ASan and UBSan all but end to end, and each fuzz target for FUZZ_SECONDS (default 60). About 40 minutes on two cores.
 
   --quick  the part that needs no root: the release build, without end to end and ports
 END
@@ -58,8 +58,9 @@ else
   # Both hosts and the gateway share the machine's cores: a scenario that misses a share or a time for
   # want of them gets a second run, which the output shows.
   stage "end to end" release "" -L e2e --repeat until-pass:2
+  stage "TSan" tsan thread_tests -L threads
   # clang's sanitizers find what gcc's do, and one build serves both purposes.
-  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz'
+  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|threads|fuzz'
 fi
 printf '\n'
 printf '%s\n' "${closing[@]}"

@@ -45,6 +45,8 @@ class CollectPort : public pxio::Port {
     return r;
   }
 
+  void forget() { seen.clear(); }
+
   std::vector<Decoded> seen;
   std::chrono::nanoseconds now{0};
   uint64_t total = 0;

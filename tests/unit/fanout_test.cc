@@ -5,31 +5,15 @@
 
 #include <poll.h>
 
-#include <deque>
 #include <map>
-#include <thread>
 
 #include "pxio/dp/flow_hash.h"
 #include "tests/support/checks.h"
+#include "tests/support/feed_port.h"
 
 using namespace test;
 
 namespace {
-
-// Gives what was put in, in bursts; takes as long as its budget lasts.
-class FeedPort : public CollectPort {
- public:
-  uint16_t rx_burst(uint16_t, rte_mbuf** pkts, uint16_t n) noexcept override {
-    uint16_t got = 0;
-    while (got < n && !feed.empty()) {
-      pkts[got++] = to_mbuf(feed.front(), pools().buffers()).release();
-      feed.pop_front();
-    }
-    return got;
-  }
-  int wait_fd(uint16_t) const noexcept override { return -1; }
-  std::deque<Frame> feed;
-};
 
 struct Fanned {
   explicit Fanned(uint16_t workers, const pxio::FlowHash& hash = {.secret = 7}) {
@@ -226,45 +210,4 @@ TEST_CASE("Fan-out: who sleeps is woken by what comes for it, and by nothing els
   CHECK(readable(f.fan->pump_fds()[0]));
   f.fan->disarm_pump();
   f.received(mine);
-}
-
-TEST_CASE("Fan-out: with threads at both ends every packet comes back once and in order", "[fanout][threads]") {
-  NoLeak guard;
-  constexpr uint16_t kWorkers = 2;
-  constexpr uint32_t kPackets = 20000;
-  Fanned f(kWorkers);
-  std::vector<Flow> flows;
-  for (uint16_t i = 0; i < 16; ++i) flows.emplace_back(Shape{4, 0, true}, i);
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> workers;
-  for (uint16_t w = 0; w < kWorkers; ++w) {
-    workers.emplace_back([&, w] {
-      rte_mbuf* pkts[pxio::kBurst];
-      while (!stop.load(std::memory_order_acquire)) {
-        const uint16_t n = f.fan->rx_burst(w, pkts, pxio::kBurst);
-        uint16_t sent = 0;
-        while (sent < n) sent = static_cast<uint16_t>(sent + f.fan->tx_burst(w, pkts + sent, static_cast<uint16_t>(n - sent)));
-        if (n == 0) std::this_thread::yield();
-      }
-    });
-  }
-  std::vector<uint32_t> next(flows.size());
-  uint32_t back = 0;
-  for (uint32_t i = 0; i < kPackets || back < kPackets;) {
-    // No more under way than a ring holds.
-    for (; i < kPackets && i < back + 900; ++i) {
-      const Flow& flow = flows[i % flows.size()];
-      f.port->feed.push_back(flow.in(i / static_cast<uint32_t>(flows.size()), 1));
-    }
-    if (!f.fan->pump()) std::this_thread::yield();
-    for (const Decoded& d : f.port->take()) {
-      ++back;
-      for (size_t k = 0; k < flows.size(); ++k)
-        if (flows[k].inside_port == d.dport && flows[k].inside == d.dst) CHECK(d.seq == 5001 + next[k]++);
-    }
-  }
-  stop.store(true, std::memory_order_release);
-  for (auto& t : workers) t.join();
-  CHECK(back == kPackets);
-  CHECK(f.fan->stats().rx_dropped == 0);
 }
