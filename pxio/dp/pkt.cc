@@ -92,4 +92,72 @@ PktPtr copy_packet(const rte_mbuf& m, rte_mempool* pool) noexcept {
   return PktPtr(rte_pktmbuf_copy(&m, pool, 0, UINT32_MAX));
 }
 
+PktPtr copy_part(const rte_mbuf& m, uint32_t offset, uint32_t len, rte_mempool* pool) noexcept {
+  PktPtr p(rte_pktmbuf_alloc(pool));
+  if (!p) return p;
+  const rte_mbuf* seg = &m;
+  for (; offset > seg->data_len; seg = seg->next) offset -= seg->data_len;
+  rte_mbuf* at = p.get();
+  while (len != 0) {
+    if (rte_pktmbuf_tailroom(at) == 0) {
+      at->next = rte_pktmbuf_alloc(pool);
+      if (at->next == nullptr) return PktPtr();
+      at = at->next;
+      p->nb_segs++;
+    }
+    if (offset == seg->data_len) {
+      seg = seg->next;
+      offset = 0;
+      continue;
+    }
+    const auto n = static_cast<uint16_t>(
+        std::min({len, uint32_t{seg->data_len} - offset, uint32_t{rte_pktmbuf_tailroom(at)}}));
+    std::memcpy(data(*at) + at->data_len, data(*seg) + offset, n);
+    at->data_len = static_cast<uint16_t>(at->data_len + n);
+    p->pkt_len += n;
+    offset += n;
+    len -= n;
+  }
+  return p;
+}
+
+PktPtr share_part(rte_mbuf& m, uint32_t offset, uint32_t len, rte_mempool* pool) noexcept {
+  rte_mbuf* seg = &m;
+  for (; offset >= seg->data_len; seg = seg->next) offset -= seg->data_len;
+  PktPtr head;
+  rte_mbuf* last = nullptr;
+  const uint32_t total = len;
+  for (; len != 0; seg = seg->next, offset = 0) {
+    const auto n = static_cast<uint16_t>(std::min(len, uint32_t{seg->data_len} - offset));
+    if (n == 0) continue;
+    rte_mbuf* part = rte_pktmbuf_alloc(pool);
+    if (part == nullptr) return PktPtr();
+    rte_pktmbuf_attach(part, seg);
+    part->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+    part->data_off = static_cast<uint16_t>(seg->data_off + offset);
+    part->data_len = n;
+    part->pkt_len = n;
+    if (!head) {
+      head = PktPtr(part);
+    } else {
+      last->next = part;
+      head->nb_segs++;
+    }
+    last = part;
+    len -= n;
+  }
+  head->pkt_len = total;
+  return head;
+}
+
+uint8_t* prepend(rte_mbuf& m, uint16_t len) noexcept {
+  return reinterpret_cast<uint8_t*>(rte_pktmbuf_prepend(&m, len));
+}
+
+PktPtr new_packet(rte_mempool* pool) noexcept { return PktPtr(rte_pktmbuf_alloc(pool)); }
+
+uint8_t* extend(rte_mbuf& m, uint16_t len) noexcept {
+  return reinterpret_cast<uint8_t*>(rte_pktmbuf_append(&m, len));
+}
+
 }  // namespace pxio

@@ -69,4 +69,19 @@ rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept;
 // small; null where the pool is empty.
 PktPtr copy_packet(const rte_mbuf& m, rte_mempool* pool) noexcept;
 
+// `len` bytes of the packet from `offset`, which lie within it, behind headroom of their own: copied, or
+// (1 byte and more) in buffers that share the packet's memory and keep it until they are freed; nobody may
+// write to it then. Null where the pool is empty.
+PktPtr copy_part(const rte_mbuf& m, uint32_t offset, uint32_t len, rte_mempool* pool) noexcept;
+PktPtr share_part(rte_mbuf& m, uint32_t offset, uint32_t len, rte_mempool* pool) noexcept;
+
+// Room for `len` bytes more in front of the packet; null where its headroom is shorter.
+uint8_t* prepend(rte_mbuf& m, uint16_t len) noexcept;
+// An empty packet, null where the pool is empty; and room for `len` bytes more at its end, null where the
+// buffer has no such tailroom.
+PktPtr new_packet(rte_mempool* pool) noexcept;
+uint8_t* extend(rte_mbuf& m, uint16_t len) noexcept;
+// Whether the packet's bytes are its own to change.
+inline bool writable(const rte_mbuf& m) noexcept { return rte_mbuf_refcnt_read(&m) == 1 && !RTE_MBUF_CLONED(&m); }
+
 }  // namespace pxio

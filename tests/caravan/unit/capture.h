@@ -33,7 +33,7 @@ inline caravan::Family family_of(const Packet& p) { return p[0] >> 4 == 4 ? cara
 inline caravan::Bytes udp_payload(const Packet& p) {
   return caravan::Bytes(p).subspan(caravan::ip_bytes(family_of(p)) + caravan::kUdpBytes);
 }
-inline bool is_caravan(const Packet& p) {
+inline bool is_caravan_packet(const Packet& p) {
   const size_t at = caravan::ip_bytes(family_of(p)) + 2;
   return (p[at] << 8 | p[at + 1]) == caravan::kDefaultPort;
 }
@@ -55,7 +55,7 @@ inline std::vector<Packet> take_apart(const Packet& p, caravan::Refusal& refusal
   for (unsigned i = 0; i < records.count; ++i) {
     Packet d(ip_bytes(family));
     write_ip_header(p.data(), family, records.at[i], static_cast<uint8_t>(tos), d.data());
-    const Bytes udp = datagram_of(udp_payload(p), records.at[i]).udp;
+    const caravan::Bytes udp = datagram_of(udp_payload(p), records.at[i]).udp;
     d.insert(d.end(), udp.begin(), udp.end());
     out.push_back(d);
   }

@@ -27,7 +27,7 @@ TEST_CASE("caravan: the test vectors, both ways, byte for byte") {
   std::vector<Packet> waiting;
   unsigned caravans = 0;
   for (const Packet& p : read_vectors("vectors.pcap")) {
-    if (!is_caravan(p)) {
+    if (!is_caravan_packet(p)) {
       waiting.push_back(p);
       continue;
     }
@@ -69,7 +69,7 @@ TEST_CASE("caravan: what is malformed is refused whole, with a reason") {
 
 TEST_CASE("caravan: cut anywhere, or with any byte changed, it is refused or gives whole datagrams") {
   for (const Packet& p : read_vectors("vectors.pcap")) {
-    if (!is_caravan(p)) continue;
+    if (!is_caravan_packet(p)) continue;
     const Bytes payload = udp_payload(p);
     Records r;
     for (size_t n = 0; n < payload.size(); ++n)
@@ -96,7 +96,7 @@ TEST_CASE("caravan: a congestion mark on the way reaches the datagrams as RFC 60
   std::vector<Packet> expected;
   unsigned seen = 0;
   for (const Packet& p : read_vectors("marked.pcap")) {
-    if (is_caravan(p)) {
+    if (is_caravan_packet(p)) {
       CHECK(expected.empty());
       Refusal refusal{};
       expected = take_apart(p, refusal);
@@ -143,7 +143,7 @@ TEST_CASE("caravan: datagrams share one only where what the outer header says is
   for (const size_t first : {size_t{0}, size_t{1}}) {
     const auto all = read_vectors("vectors.pcap");
     const Packet a = *std::find_if(all.begin(), all.end(), [&](const Packet& p) {
-      return (family_of(p) == Family::kIpv6) == (first == 1) && !is_caravan(p);
+      return (family_of(p) == Family::kIpv6) == (first == 1) && !is_caravan_packet(p);
     });
     UdpPacket x, y;
     REQUIRE(parse_udp(a, x));

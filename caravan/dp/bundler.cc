@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "caravan/dp/bundler.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "pxio/dp/checksum.h"
+
+namespace caravan {
+namespace {
+
+using pxio::data;
+using pxio::Kind;
+using pxio::Nanos;
+using pxio::PacketView;
+using pxio::PktPtr;
+
+// From here on a pair's datagrams are taken for a stream: its caravans wait for more until the hold limit.
+constexpr uint8_t kStream = 2;
+constexpr uint8_t kMostScore = 8;
+// A pause of so many hold limits, and the next datagram is a lone one.
+constexpr uint32_t kPause = 4;
+
+constexpr uint64_t Counters::*kEndCounter[] = {
+    &Counters::bundle_end_full,     &Counters::bundle_end_count, &Counters::bundle_end_headers,
+    &Counters::bundle_end_other,    &Counters::bundle_end_checksum, &Counters::bundle_end_burst,
+    &Counters::bundle_end_hold,     &Counters::bundle_end_drain,
+};
+
+uint32_t to_us(Nanos t) { return static_cast<uint32_t>(t.count() / 1000); }
+Family family(bool v6) { return v6 ? Family::kIpv6 : Family::kIpv4; }
+
+// What an IPv6 datagram whose checksum holds adds to the sum of the caravan: its mark, and the complement
+// of its pseudo-header's sum.
+uint16_t record_sum(const Pair& pair, uint32_t mark, uint16_t length) {
+  const auto* a = reinterpret_cast<const uint8_t*>(pair.words.data());
+  const auto datagram = static_cast<uint16_t>(~pxio::fold(pseudo_sum(Family::kIpv6, a, a + 16, length)));
+  return pxio::fold(uint64_t{be32(mark).raw()} + datagram);
+}
+
+}  // namespace
+
+// What is compared and remembered of a datagram that fits.
+struct Bundler::Facts {
+  Pair pair;
+  uint64_t macs_a = 0, tags = 0;
+  uint32_t macs_b = 0, same = 0, mark = 0;
+  uint16_t src_port = 0, dst_port = 0, length = 0;
+  uint16_t segs = 0;
+  uint8_t l2_len = 0;
+  bool v6 = false;
+  bool proved = false;  // the checksum is known to hold
+
+  Facts(const rte_mbuf& m, const PacketView& v, const Pair& of)
+      : pair(of), segs(m.nb_segs), l2_len(v.l2_len), v6(v.version == 6),
+        proved((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD) {
+    const uint8_t* p = data(m);
+    const uint8_t* ip = p + l2_len;
+    if (l2_len != 0) {
+      macs_a = pxio::load<uint64_t>(p);
+      macs_b = pxio::load<uint32_t>(p + 8);
+      std::memcpy(&tags, p + 12, size_t{v.vlan_tags} * 4);
+    }
+    if (v6) {
+      const uint32_t first = pxio::load<be32>(ip).host();
+      mark = first & kFlowLabelMask;
+      same = (first >> 20 & 0xff) << 16 | uint32_t{ip[7]} << 8 | uint32_t{l2_len} << 1 | 1;
+    } else {
+      mark = pxio::load<be16>(ip + 4).host();
+      same = uint32_t{ip[1]} << 16 | uint32_t{ip[8]} << 8 | uint32_t{l2_len} << 1 | uint32_t{ip[6]} << 24;
+    }
+    const auto udp = pxio::load<pxio::UdpHeader>(ip + v.l3_len);
+    src_port = udp.src_port.host();
+    dst_port = udp.dst_port.host();
+    length = udp.len.host();
+  }
+  uint32_t record() const { return static_cast<uint32_t>(mark_bytes(family(v6))) + length; }
+  uint32_t lone_size() const { return static_cast<uint32_t>(ip_bytes(family(v6)) + kUdpBytes + sizeof(Header)) + record(); }
+};
+
+Bundler::Bundler(const HostTable& hosts, uint32_t slots, const Limits& limits, Sink sink, Counters& counters,
+                 uint64_t secret)
+    : hosts_(hosts), sink_(sink), count_(counters), secret_(secret),
+      mask_(std::bit_ceil(std::max(slots, kWays) / kWays) - 1),
+      slots_(pxio::make_zeroed<Slot>(size_t{mask_ + 1} * kWays + 1)),
+      links_(pxio::make_zeroed<Link>(size_t{mask_ + 1} * kWays + 1)) {
+  set_limits(limits, Nanos(0));
+  set_tunnel_ports(kTunnelPorts);
+}
+
+Bundler::~Bundler() {
+  for (uint32_t s = links_[0].next; s != 0; s = links_[s].next) PktPtr(slots_[s].head).reset();
+}
+
+void Bundler::set_limits(const Limits& limits, Nanos now) noexcept {
+  if (held_ != 0) flush_all(now);
+  limits_ = limits;
+  limits_.max_datagrams = static_cast<uint8_t>(std::clamp<size_t>(limits.max_datagrams, 1, kMaxDatagrams));
+  hold_us_ = limits.hold > Nanos(0) ? std::max(1u, to_us(limits.hold)) : 0;
+}
+
+void Bundler::set_tunnel_ports(std::span<const uint16_t> ports) noexcept {
+  tunnels_ = {};
+  for (const uint16_t p : ports) tunnels_[p / 64] |= uint64_t{1} << p % 64;
+}
+
+uint64_t Counters::*Bundler::unfit(const rte_mbuf& m, const PacketView& v) const noexcept {
+  if (v.kind != Kind::kUdp) return &Counters::bundle_not_fragment;
+  const bool v6 = v.version == 6;
+  const uint8_t* ip = data(m) + v.l2_len;
+  const auto udp = pxio::load<pxio::UdpHeader>(ip + v.l3_len);
+  // A shorter UDP length leaves room for options (RFC 9868) that a caravan has no place for. What the port
+  // merged has several datagrams under one header.
+  if (v.why != pxio::Opaque::kNone || v.l3_len != ip_bytes(family(v6)) || udp.len.host() != v.ip_len - v.l3_len ||
+      (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 || (!v6 && (ip[6] & ~0x40) != 0))
+    return &Counters::bundle_not_form;
+  if (!unicast(ip, v6)) return &Counters::bundle_not_address;
+  const uint16_t src = udp.src_port.host(), dst = udp.dst_port.host();
+  if (is_tunnel(src) || is_tunnel(dst) || src == limits_.port || dst == limits_.port) return &Counters::bundle_not_tunnel;
+  if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD || (v6 && udp.checksum == 0))
+    return &Counters::bundle_not_checksum;
+  if (!pxio::writable(m) || rte_pktmbuf_headroom(&m) < front_bytes(family(v6)) || m.nb_segs >= limits_.max_segs)
+    return &Counters::bundle_not_buffer;
+  return nullptr;
+}
+
+// Whether an IPv6 datagram is undamaged: one that isn't would make the whole caravan fail.
+bool Bundler::prove(const rte_mbuf& m, unsigned l2_len) noexcept {
+  ++count_.bundle_summed;
+  const uint8_t* ip = data(m) + l2_len;
+  uint32_t left = pxio::load<pxio::Ipv6Header>(ip).payload_len.host();
+  uint32_t skip = l2_len + pxio::kIpv6HeaderLen;
+  uint64_t sum = pseudo_sum(Family::kIpv6, ip + 8, ip + 24, static_cast<uint16_t>(left));
+  bool odd = false;
+  for (const rte_mbuf* seg = &m; left != 0; seg = seg->next) {
+    const uint32_t n = std::min(left, seg->data_len - skip);
+    const uint16_t part = pxio::sum_bytes(data(*seg) + skip, n);
+    sum += odd ? pxio::swap_odd(part) : part;
+    odd ^= n % 2 != 0;
+    left -= n;
+    skip = 0;
+  }
+  return pxio::fold(sum) == 0xffff;
+}
+
+uint32_t Bundler::find(const Pair& pair, uint64_t hash) const noexcept {
+  const uint32_t first = static_cast<uint32_t>(hash & mask_) * kWays + 1;
+  for (uint32_t s = first; s < first + kWays; ++s)
+    if (slots_[s].used && slots_[s].pair == pair) return s;
+  return 0;
+}
+
+// A slot for a pair that has none: a free one, or that of the pair that has been quiet for longest.
+uint32_t Bundler::make(const Pair& pair, uint64_t hash) noexcept {
+  const uint32_t first = static_cast<uint32_t>(hash & mask_) * kWays + 1;
+  uint32_t best = 0;
+  for (uint32_t s = first; s < first + kWays; ++s) {
+    if (slots_[s].count != 0) continue;
+    if (best == 0 || !slots_[s].used ||
+        (slots_[best].used && static_cast<int32_t>(slots_[s].last_in_us - slots_[best].last_in_us) < 0))
+      best = s;
+  }
+  if (best == 0) return 0;
+  slots_[best] = Slot{};
+  slots_[best].pair = pair;
+  slots_[best].used = true;
+  return best;
+}
+
+void Bundler::note_arrival(Slot& s, uint32_t now_us) const noexcept {
+  const uint32_t gap = now_us - s.last_in_us;
+  if (gap <= hold_us_) {
+    s.score = static_cast<uint8_t>(std::min<unsigned>(s.score + 1u, kMostScore));
+  } else {
+    s.score = gap > kPause * hold_us_ ? uint8_t{0} : static_cast<uint8_t>(s.score / 2);
+  }
+  s.last_in_us = now_us;
+}
+
+// A datagram that can't be bundled leaves in its place.
+bool Bundler::pass(uint64_t& counter, uint32_t slot, End why, rte_mbuf* pkt, Nanos now) noexcept {
+  ++counter;
+  if (slot != 0 && slots_[slot].count != 0) flush(slot, why, now);
+  if (limits_.observe) return false;
+  sink_.tx->push(PktPtr(pkt));
+  return true;
+}
+
+bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
+  const bool v6 = v.version == 6;
+  const uint8_t* ip = data(*pkt) + v.l2_len;
+  const Pair pair = pair_of(ip, v6);
+  const uint64_t hash = hash_of(pair, secret_);
+  uint32_t slot = find(pair, hash);
+  const bool holding = slot != 0 && slots_[slot].count != 0;
+  const uint16_t cap = holding           ? slots_[slot].cap
+                       : limits_.observe ? limits_.mtu
+                                         : std::min(hosts_.size_of(destination_of(ip, v6), now), limits_.mtu);
+  if (cap == 0) return false;
+  if (uint64_t Counters::*why = unfit(*pkt, v); why != nullptr)
+    return pass(count_.*why, slot, why == &Counters::bundle_not_checksum ? End::kChecksum : End::kOther, pkt, now);
+  Facts f(*pkt, v, pair);
+  if (f.lone_size() + mark_bytes(family(v6)) + kUdpBytes > cap)
+    return pass(count_.bundle_not_size, slot, End::kOther, pkt, now);
+  if (slot == 0 && (slot = make(pair, hash)) == 0) return pass(count_.bundle_no_slot, 0, End::kOther, pkt, now);
+  Slot& s = slots_[slot];
+  note_arrival(s, to_us(now));
+  if (s.count != 0) {
+    if (s.same != f.same || s.macs_a != f.macs_a || s.macs_b != f.macs_b || s.tags != f.tags) {
+      flush(slot, End::kHeaders, now);
+    } else if (s.size + f.record() > s.cap) {
+      flush(slot, End::kFull, now);
+    } else if (s.buffers + pkt->nb_segs > limits_.max_segs) {
+      flush(slot, End::kCount, now);
+    }
+  }
+  // Proved only when there is something to share with: a lone datagram isn't read.
+  if (v6 && s.count != 0 && !limits_.observe) {
+    f.proved = f.proved || prove(*pkt, f.l2_len);
+    if (!f.proved) return pass(count_.bundle_not_checksum, slot, End::kChecksum, pkt, now);
+    if (s.unproved && !prove(*s.head, s.l2_len)) flush(slot, End::kChecksum, now);
+    s.unproved = false;
+  }
+  ++count_.bundle_in;
+  if (fresh_n_ == fresh_.size()) end_burst(now);
+  fresh_[fresh_n_++] = slot;
+  if (s.count == 0) {
+    s.cap = cap;
+    start(slot, limits_.observe ? nullptr : pkt, f, now);
+  } else {
+    join(s, limits_.observe ? nullptr : pkt, f);
+  }
+  // Another one like this wouldn't fit: nothing to wait for.
+  if (s.count > 1 && s.size + f.record() > s.cap) {
+    flush(slot, End::kFull, now);
+  } else if (s.count == limits_.max_datagrams) {
+    flush(slot, End::kCount, now);
+  }
+  return !limits_.observe;
+}
+
+void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noexcept {
+  Slot& s = slots_[slot];
+  s.macs_a = f.macs_a;
+  s.macs_b = f.macs_b;
+  s.tags = f.tags;
+  s.same = f.same;
+  s.head = pkt;
+  s.last = nullptr;
+  s.mark = f.mark;
+  s.src_port = f.src_port;
+  s.dst_port = f.dst_port;
+  s.first_len = f.length;
+  s.size = static_cast<uint16_t>(f.lone_size());
+  s.buffers = f.segs;
+  s.unproved = f.v6 && !f.proved;
+  s.count = 1;
+  s.l2_len = f.l2_len;
+  s.v6 = f.v6;
+  s.sum = f.v6 ? record_sum(f.pair, f.mark, f.length) : 0;
+  Link& l = links_[slot];
+  l.since = now;
+  l.next = 0;
+  l.prev = links_[0].prev;
+  links_[l.prev].next = slot;
+  links_[0].prev = slot;
+  ++held_;
+}
+
+void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
+  if (s.v6) {
+    const uint16_t sum = record_sum(f.pair, f.mark, f.length);
+    s.sum = pxio::fold(uint64_t{s.sum} + (s.size % 2 != 0 ? pxio::swap_odd(sum) : sum));
+  }
+  ++s.count;
+  s.size = static_cast<uint16_t>(s.size + f.record());
+  if (pkt == nullptr) {
+    s.buffers = static_cast<uint16_t>(s.buffers + f.segs);
+    return;
+  }
+  const auto mark_len = static_cast<uint16_t>(mark_bytes(family(s.v6)));
+  const auto headers = static_cast<uint16_t>(s.l2_len + ip_bytes(family(s.v6)));
+  if (s.last == nullptr) {  // until here it could have left as it came
+    pxio::trim_to(*s.head, uint32_t{headers} + s.first_len);
+    s.last = rte_pktmbuf_lastseg(s.head);
+  }
+  pxio::trim_to(*pkt, uint32_t{headers} + f.length);
+  // The mark takes the place of the last bytes of the IP header.
+  rte_mbuf* tail = pxio::strip_front(pkt, static_cast<uint16_t>(headers - mark_len));
+  if (s.v6) {
+    const be32 mark(f.mark);
+    std::memcpy(data(*tail), &mark, sizeof mark);
+  } else {
+    const be16 mark(static_cast<uint16_t>(f.mark));
+    std::memcpy(data(*tail), &mark, sizeof mark);
+  }
+  s.last = pxio::append(*s.head, *s.last, PktPtr(tail));
+  s.buffers = s.head->nb_segs;
+}
+
+// The first datagram's link and IP header move forward, and what is between them and its UDP header is
+// written.
+void Bundler::finish(Slot& s, uint16_t port) noexcept {
+  rte_mbuf& m = *s.head;
+  const size_t ip_len = ip_bytes(family(s.v6));
+  const auto front = static_cast<uint16_t>(front_bytes(family(s.v6)));
+  uint8_t* p = pxio::prepend(m, front);
+  std::memmove(p, p + front, s.l2_len + ip_len);
+  uint8_t* ip = p + s.l2_len;
+  const be16 udp_len(static_cast<uint16_t>(s.size - ip_len));
+  pxio::UdpHeader udp{be16(source_port(s.src_port, s.dst_port)), be16(port), udp_len, be16(0)};
+  const size_t records = s.size - ip_len - kUdpBytes - sizeof(Header);
+  const uint8_t ecn = (s.same >> 16) & kEcnMask;
+  const Header header{be16(kWireMagic), kWireVersion << 4 | static_cast<uint8_t>(Type::kCaravan), ecn, s.count, 0,
+                      be16(static_cast<uint16_t>(records))};
+  if (s.v6) {
+    reinterpret_cast<pxio::Ipv6Header*>(ip)->payload_len = udp_len;
+    const uint64_t sum = pseudo_sum(Family::kIpv6, ip + 8, ip + 24, udp_len.host()) + pxio::sum_words(&udp, sizeof udp) +
+                         pxio::sum_words(&header, sizeof header) + s.sum;
+    const auto checksum = static_cast<uint16_t>(~pxio::fold(sum));
+    udp.checksum = be16::from_raw(checksum != 0 ? checksum : uint16_t{0xffff});
+  } else {
+    auto& v4 = *reinterpret_cast<pxio::Ipv4Header*>(ip);
+    const be16 len(s.size);
+    v4.checksum = pxio::update_checksum(v4.checksum, v4.total_len.raw(), len.raw());
+    v4.total_len = len;
+  }
+  std::memcpy(ip + ip_len, &udp, sizeof udp);
+  std::memcpy(ip + ip_len + kUdpBytes, &header, sizeof header);
+  uint8_t* mark = ip + ip_len + kUdpBytes + sizeof header;
+  if (s.v6) {
+    const be32 value(s.mark);
+    std::memcpy(mark, &value, sizeof value);
+  } else {
+    const be16 value(static_cast<uint16_t>(s.mark));
+    std::memcpy(mark, &value, sizeof value);
+  }
+}
+
+void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
+  Slot& s = slots_[slot];
+  Link& l = links_[slot];
+  links_[l.prev].next = l.next;
+  links_[l.next].prev = l.prev;
+  --held_;
+  const uint8_t n = s.count;
+  s.count = 0;
+  rte_mbuf* head = s.head;
+  if (n == 1) {
+    ++count_.bundle_alone;
+  } else {
+    ++(count_.*kEndCounter[static_cast<size_t>(why)]);
+    ++(head != nullptr ? count_.bundle_out_caravans : count_.observed_caravans);
+    (head != nullptr ? count_.bundle_out_datagrams : count_.observed_datagrams) += n;
+  }
+  if (head == nullptr) return;
+  if (n > 1) {
+    s.count = n;
+    finish(s, limits_.port);
+    s.count = 0;
+  }
+  s.head = nullptr;
+  const auto held_us = static_cast<uint64_t>(std::max<int64_t>(0, (now - l.since).count())) / 1000;
+  ++(*sink_.hold_histogram)[std::min<size_t>(std::bit_width(held_us), sink_.hold_histogram->size() - 1)];
+  sink_.tx->push(PktPtr(head));
+}
+
+void Bundler::end_burst(Nanos now) noexcept {
+  // A slot may stand here twice: what counts is its state now.
+  for (uint16_t i = 0; i < fresh_n_; ++i) {
+    const Slot& s = slots_[fresh_[i]];
+    if (s.count != 0 && (s.score < kStream || hold_us_ == 0)) flush(fresh_[i], End::kBurst, now);
+  }
+  fresh_n_ = 0;
+}
+
+void Bundler::flush_expired(Nanos now) noexcept {
+  for (uint32_t s = links_[0].next; s != 0 && links_[s].since + limits_.hold <= now; s = links_[0].next)
+    flush(s, End::kHold, now);
+}
+
+void Bundler::flush_all(Nanos now) noexcept {
+  while (links_[0].next != 0) flush(links_[0].next, End::kDrain, now);
+  fresh_n_ = 0;
+}
+
+std::optional<Nanos> Bundler::next_deadline() const noexcept {
+  if (links_[0].next == 0) return std::nullopt;
+  return links_[links_[0].next].since + limits_.hold;
+}
+
+}  // namespace caravan

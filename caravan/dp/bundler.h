@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bundling of inbound UDP datagrams by chaining their buffers; payload is never copied, and read only
+// where an IPv6 datagram's checksum wasn't proved by the port. What is held per pair of addresses is one
+// caravan under construction. The order of a pair is kept: what can't join what is held makes that leave
+// first. Worker thread.
+#pragma once
+#include <optional>
+#include <span>
+
+#include "caravan/core/hosts.h"
+#include "caravan/dp/counters.h"
+#include "caravan/dp/pair.h"
+#include "pxio/dp/tx_buffer.h"
+#include "pxio/dp/units.h"
+#include "pxio/dp/zeroed.h"
+
+namespace caravan {
+
+// Ports whose payload is packets itself, or hides where one ends: never bundled, from or to them.
+// IKE and ESP in UDP (RFC 3948), L2TP (RFC 2661), GTP-U (3GPP TS 29.281), AMT (RFC 7450), Teredo (RFC 4380),
+// LISP (RFC 9300), GRE in UDP (RFC 8086), VXLAN (RFC 7348; 8472: Linux's default), VXLAN-GPE, CAPWAP (RFC
+// 5415), GUE, Geneve (RFC 8926), MPLS in UDP (RFC 7510), OpenVPN, WireGuard (ports as registered with IANA,
+// or named in their documentation).
+inline constexpr std::array<uint16_t, 18> kTunnelPorts = {500,  1194, 1701, 2152, 2268, 3544, 4341, 4500, 4754,
+                                                          4789, 4790, 5246, 5247, 6080, 6081, 6635, 8472, 51820};
+
+class Bundler {
+ public:
+  struct Limits {
+    pxio::Nanos hold = std::chrono::microseconds(50);  // 0: nothing is held beyond its burst
+    uint16_t mtu = 9000;                               // inside: no caravan is larger
+    uint16_t max_segs = 64;                            // buffers that the inside port takes in one packet
+    uint8_t max_datagrams = kMaxDatagrams;
+    uint16_t port = kDefaultPort;
+    bool observe = false;  // nothing is bundled, for no host; what would be is counted
+  };
+  struct Sink {
+    pxio::TxBuffer* tx;
+    std::array<uint64_t, 12>* hold_histogram;  // bin k: less than 2^k us
+  };
+
+  // Remembers `slots` pairs (a power of two; others are rounded up) and holds a caravan for each.
+  // Throws std::bad_alloc.
+  Bundler(const HostTable& hosts, uint32_t slots, const Limits& limits, Sink sink, Counters& counters, uint64_t secret);
+  ~Bundler();  // frees what is held
+  Bundler(const Bundler&) = delete;
+  Bundler& operator=(const Bundler&) = delete;
+
+  // An inbound datagram or fragment of UDP, Kind::kUdp or Kind::kFragment. True: it has been taken, and is
+  // held, or pushed behind what was held for its pair. False: its host hasn't asked for caravans, or none
+  // are made in observe-only mode; it stays the caller's, and nothing is held for its pair.
+  bool add(rte_mbuf* pkt, const pxio::PacketView& v, pxio::Nanos now) noexcept;
+  // After each receive burst: what isn't part of a stream of datagrams leaves.
+  void end_burst(pxio::Nanos now) noexcept;
+  void flush_expired(pxio::Nanos now) noexcept;
+  void flush_all(pxio::Nanos now) noexcept;
+  std::optional<pxio::Nanos> next_deadline() const noexcept;
+
+  // Flushes first where that matters. `ports` are never bundled, at most 64 of them.
+  void set_limits(const Limits& limits, pxio::Nanos now) noexcept;
+  void set_tunnel_ports(std::span<const uint16_t> ports) noexcept;
+  uint32_t held() const noexcept { return held_; }
+
+ private:
+  // Why a held caravan left; the order is that of kEndCounter.
+  enum class End : uint8_t { kFull, kCount, kHeaders, kOther, kChecksum, kBurst, kHold, kDrain };
+  struct alignas(64) Slot {
+    Pair pair;
+    uint64_t macs_a;
+    uint64_t tags;        // what follows the MACs, without the last type
+    uint32_t macs_b;
+    uint32_t same;        // family, link header's length, TOS or class, TTL, DF
+    // Second line.
+    rte_mbuf* head;       // null in observe-only mode
+    rte_mbuf* last;
+    uint32_t sum;         // IPv6: of all records, for the outer checksum; folded
+    uint32_t mark;        // of the first datagram
+    uint32_t last_in_us;
+    uint16_t src_port, dst_port;  // of the first datagram
+    uint16_t size;        // of the caravan as an IP packet
+    uint16_t cap;
+    uint16_t first_len;   // UDP header and payload of the first
+    uint16_t buffers;
+    uint8_t count;        // datagrams; 0: nothing is held
+    uint8_t score;        // datagrams that came close together
+    uint8_t l2_len;
+    bool v6 : 1;
+    bool used : 1;
+    bool unproved : 1;    // IPv6: the first one's checksum hasn't been proved
+  };
+  static_assert(sizeof(Slot) == 128);
+  struct Link {  // order of age; slot 0 anchors the list
+    uint32_t prev, next;
+    pxio::Nanos since;
+  };
+  struct Facts;
+
+  bool is_tunnel(uint16_t port) const noexcept { return tunnels_[port / 64] >> port % 64 & 1; }
+  bool pass(uint64_t& counter, uint32_t slot, End why, rte_mbuf* pkt, pxio::Nanos now) noexcept;
+  uint64_t Counters::*unfit(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
+  bool prove(const rte_mbuf& m, unsigned l2_len) noexcept;
+  uint32_t find(const Pair& pair, uint64_t hash) const noexcept;
+  uint32_t make(const Pair& pair, uint64_t hash) noexcept;
+  void note_arrival(Slot& s, uint32_t now_us) const noexcept;
+  void start(uint32_t slot, rte_mbuf* pkt, const Facts& f, pxio::Nanos now) noexcept;
+  void join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept;
+  void flush(uint32_t slot, End why, pxio::Nanos now) noexcept;
+  static void finish(Slot& s, uint16_t port) noexcept;
+
+  static constexpr uint32_t kWays = 4;
+  const HostTable& hosts_;
+  Limits limits_;
+  Sink sink_;
+  Counters& count_;
+  uint64_t secret_;
+  uint32_t mask_;  // of sets
+  uint32_t hold_us_ = 0;
+  uint32_t held_ = 0;
+  pxio::ZeroedArray<Slot> slots_;  // from 1
+  pxio::ZeroedArray<Link> links_;
+  std::array<uint64_t, 1024> tunnels_{};
+  std::array<uint32_t, pxio::kBurst> fresh_;  // slots that grew in this burst
+  uint16_t fresh_n_ = 0;
+};
+
+}  // namespace caravan
