@@ -42,12 +42,12 @@ size_t Responder::answer(const Arrival& a, Time now, std::span<uint8_t, kReportB
   if (*type == Type::kRequest)
     asked = parse_request(a.payload, key());
   else
-    p = parse_probe(a.payload, a.from.family, key());
+    p = parse_probe(a.payload, a.from.family, key(), a.length);
   if (!asked && (!p || (p->head.flags & kReverse) != 0 || p->seq >= kMaxProbes)) {
     ++counters_.drop_not_ours;
     return 0;
   }
-  const uint64_t bytes = a.payload.size() + header_bytes(a.from.family);
+  const uint64_t bytes = std::max(a.length, a.payload.size()) + header_bytes(a.from.family);
   if (!limiter_.take(a.from, bytes, now)) {
     ++counters_.drop_limit;
     return 0;

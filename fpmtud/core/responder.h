@@ -23,9 +23,10 @@ struct ResponderConfig {
 // A datagram as it arrived.
 struct Arrival {
   Endpoint from;
-  std::span<const uint8_t> payload;
+  std::span<const uint8_t> payload;  // of a probe its header is enough, if `length` is given
   uint16_t fragment = 0;  // the largest of its fragments, 0 if it came whole
   uint8_t ttl = 0;        // 0: not known
+  size_t length = 0;      // of the whole payload; 0: that of `payload`
 };
 
 struct ResponderCounters {

@@ -165,7 +165,8 @@ void Session::go_on(Time now) {
   const uint16_t top = evidence_.top(), proven = evidence_.proven();
   if (const auto f = evidence_.finding()) {
     const bool hinted = config_.use_hints && hint_ > proven && hint_ < f->limit;
-    if ((config_.exact || hinted) && !(f->exact() && proven == f->mtu) && narrow(*f)) return;
+    const bool unproven = config_.prove && f->how == How::kFragment && !fragment_tried_;
+    if ((config_.exact || hinted || unproven) && !(f->exact() && proven == f->mtu) && narrow(*f)) return;
     return finish(Verdict::kMeasured, *f, now);
   }
   const uint16_t next = evidence_.next();

@@ -14,6 +14,7 @@ struct SessionConfig {
   Family family = Family::kIpv4;
   uint16_t top = 1500;     // the largest size to try: at most the first link's MTU
   bool exact = false;      // to the byte, in one round more
+  bool prove = false;      // one more where only a fragment tells, so that `proven` is what is answered
   bool use_hints = false;  // to try what ICMP errors name, as classical discovery does
 };
 

@@ -130,7 +130,7 @@ void encode(const Request& m, const Key* key, MutableBytes out) {
   sign(out, key, kRequestBytes);
 }
 
-std::optional<Probe> parse_probe(Bytes p, Family family, const Key* key) {
+std::optional<Probe> parse_probe(Bytes p, Family family, const Key* key, size_t whole) {
   if (!accepted(p, Type::kProbe, kProbeBytes, key)) return {};
   Reader r(p);
   Probe m;
@@ -140,7 +140,7 @@ std::optional<Probe> parse_probe(Bytes p, Family family, const Key* key) {
   m.top = r.get<uint16_t>();
   r.skip(2);
   m.sent = r.get<uint64_t>();
-  if (m.size != p.size() + header_bytes(family)) return {};
+  if (m.size != std::max(whole, p.size()) + header_bytes(family)) return {};
   if (m.size < floor_of(family) || m.top < m.size) return {};
   return m;
 }

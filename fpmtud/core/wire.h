@@ -91,9 +91,10 @@ void encode(const Report& m, const Key* key, MutableBytes out);
 void encode(const Request& m, const Key* key, MutableBytes out);
 
 // Nothing where it isn't such a message, or not signed with the key that is given. `payload` is the
-// UDP payload. A probe's size must be that of the datagram.
+// UDP payload. A probe's size must be that of the datagram; where `whole`, the length of all of its payload,
+// is given, `payload` may end behind the header.
 std::optional<Type> type_of(Bytes payload);
-std::optional<Probe> parse_probe(Bytes payload, Family family, const Key* key);
+std::optional<Probe> parse_probe(Bytes payload, Family family, const Key* key, size_t whole = 0);
 std::optional<Report> parse_report(Bytes payload, const Key* key);
 std::optional<Request> parse_request(Bytes payload, const Key* key);
 

@@ -9,7 +9,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "fpmtud/host/key_file.h"
 #include "pxgw/ctl/log.h"
+#include "pxgw/dp/probe_stage.h"
 #include "pxio/ctl/ethdev_setup.h"
 #include "pxio/dp/kernel_port.h"
 
@@ -183,6 +185,7 @@ std::unique_ptr<const PolicySet> Appliance::make_policies(const Config& c) const
 }
 
 void Appliance::start_workers() {
+  if (!config_.pmtu.key_file.empty()) probe_key_ = fpmtud::read_key(config_.pmtu.key_file);
   policies_.push_back(make_policies(config_));
   std::vector<PairPorts> pairs;
   for (size_t i = 0; i < config_.pairs.size(); ++i)
@@ -192,11 +195,19 @@ void Appliance::start_workers() {
     try {
       workers_.push_back(
           std::make_unique<Worker>(q, pairs, *policies_.back(), capacity, pools_->buffers()));
+      const PathProbing& p = config_.policy.probing;
+      if (p.probe || !p.answer.empty())
+        workers_.back()->add_stage([this](Mailbox& box, uint8_t pair) -> StageMaker {
+          return [&box, pair, this](const Stage::Context& c) {
+            return std::make_unique<ProbeStage>(c, box, pair, probe_key_);
+          };
+        });
     } catch (const std::bad_alloc&) {
       throw std::runtime_error(
           fmt::format("flows: no memory for {} flows; give fewer", config_.flows));
     }
   }
+  start_prober();
   const auto thread_options = [this](std::string name, uint16_t place) {
     PollThreadOptions o{.name = std::move(name), .cpus = cpus_, .sleeps = config_.idle == Config::Idle::kSleep};
     if (place < config_.cpus.size()) o.cpu = config_.cpus[place];
@@ -213,6 +224,7 @@ void Appliance::start_workers() {
 void Appliance::apply(const Config& config) {
   ++generation_;
   policies_.push_back(make_policies(config));
+  prober_->set_options(prober_options(config));
   for (const auto& w : workers_) w->use(*policies_.back());
   for (const auto& t : threads_) t->wake();
 }
@@ -250,6 +262,8 @@ Json Appliance::stats() const {
                             {"polls", l.polls},
                             {"polls_with_packets", l.polls_with_packets},
                             {"busy_ns", l.busy_ns},
+                            {"commands_dropped", w->mailbox().commands_dropped()},
+                            {"reports_dropped", w->mailbox().reports_dropped()},
                             {"stalls", worker_watchdog_.stalls(i)},
                             {"stalled", worker_watchdog_.stalled(i)},
                             {"busy_pct", 100.0 * static_cast<double>(l.busy_ns) / up_ns}});
@@ -273,6 +287,7 @@ uint32_t Appliance::stop() {
   for (const auto& t : threads_) t->stop();
   if (fan_out_thread_) fan_out_thread_->stop();  // behind the workers: it sends what they left
   last_ = counters();
+  prober_.reset();
   threads_.clear();
   fan_out_thread_.reset();
   workers_.clear();

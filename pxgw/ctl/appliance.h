@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pxgw/ctl/config.h"
+#include "pxgw/ctl/path_prober.h"
 #include "pxgw/ctl/poll_thread.h"
 #include "pxgw/ctl/stats.h"
 #include "pxgw/ctl/tx_watchdog.h"
@@ -49,6 +50,11 @@ class Appliance {
   Counters counters() const;  // of all workers
   Json stats() const;         // what `pxgw stats --json` prints
 
+  // Takes what the workers report and goes on with probing paths. Returns after how long to call it again.
+  std::chrono::nanoseconds exchange();
+  // Answers {"what": "list" | "show" | "probe" | "flush", "to": address}. Throws std::runtime_error.
+  Json pmtu(const Json& request);
+
   // Looks after the ports; once a second or so.
   void watch();
 
@@ -66,6 +72,10 @@ class Appliance {
   void share_out(NamedPort& outside, NamedPort& inside);
   void start_workers();
   std::unique_ptr<const PolicySet> make_policies(const Config& config) const;
+  PathProber::Options prober_options(const Config& config) const;
+  void start_prober();
+  bool tell(uint16_t worker, const Command& c);
+  bool transmit(uint16_t worker, uint8_t pair, std::span<const uint8_t> frame);
 
   const Config config_;  // as it was at start
   const pxio::FlowHash flow_hash_;
@@ -80,6 +90,9 @@ class Appliance {
   FanOut fan_out_;
   std::unique_ptr<PollThread> fan_out_thread_;  // null: no port needs it
   WorkerWatchdog worker_watchdog_;
+  std::optional<fpmtud::Key> probe_key_;
+  std::unique_ptr<PathProber> prober_;
+  std::vector<bool> to_wake_;  // workers that were told something
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<Counters> last_;  // once stopped
 };

@@ -17,12 +17,6 @@
 #include "pxio/dp/split.h"
 
 namespace pxgw {
-namespace {
-
-struct ListedPrefix {
-  Prefix prefix;
-  Value at;
-};
 
 std::vector<ListedPrefix> read_prefixes(const Value& v) {
   std::vector<ListedPrefix> out;
@@ -41,6 +35,8 @@ std::vector<ListedPrefix> read_prefixes(const Value& v) {
   }
   return out;
 }
+
+namespace {
 
 std::vector<Prefix> plain(const std::vector<ListedPrefix>& list) {
   std::vector<Prefix> out;
@@ -154,7 +150,7 @@ class Reader {
     top.map(
         "pairs, workers, cpus, hold_us, idle, include, exclude, jumbo, safe_mtu, "
         "max_split_segments, early_merge, icmp, flows, "
-        "flow_timeout_s, pmtu_timeout_s, control, buffers, eal",
+        "flow_timeout_s, pmtu_timeout_s, pmtu, control, buffers, eal",
         [this](const std::string& name, const Value& v) {
           return key(name, v) || policy_key(name, v);
         });
@@ -165,6 +161,13 @@ class Reader {
     p_.include = plain(include_);
     p_.exclude = plain(exclude_);
     p_.jumbo = plain(jumbo_);
+    for (const ListedPrefix& a : answer_)
+      for (const ListedPrefix& x : exclude_)
+        if (covers(x.prefix, a.prefix))
+          a.at.fail(fmt::format("`exclude` takes out all of {} (line {}); remove one of them",
+                                to_string(a.prefix), x.at.line()));
+    p_.probing.answer = plain(answer_);
+    check_mtus();
     // One more may be for the fan-out; see FanoutPort.
     if (cpus_ && c_.cpus.size() != c_.workers && c_.cpus.size() != c_.workers + 1u)
       cpus_->fail(fmt::format("names {} CPUs for {} workers; give one a worker (and one more for a fan-out), or "
@@ -177,6 +180,23 @@ class Reader {
   }
 
  private:
+  void check_mtus() const {
+    for (size_t i = 0; i < c_.pairs.size(); ++i) {
+      const PairConfig& pair = c_.pairs[i];
+      const uint16_t in = pair.inside.mtu, out = pair.outside.mtu, assumed = c_.policy_of(i).assumed_path();
+      const auto fail = [&](const std::string& what) {
+        throw ConfigError(fmt::format("{}:{}: pairs[{}]: {}", c_.file, pair.line, i, what));
+      };
+      if (in > out || (in == out && out > assumed)) continue;
+      if (in == out)
+        fail(fmt::format("the inside MTU {} is not above the outside MTU {}; there is something to merge only "
+                         "if it is, or if `pmtu.assume` is below both",
+                         in, out));
+      fail(fmt::format("the inside MTU {} is below the outside MTU {}; swap the ports, or lower the latter", in,
+                       out));
+    }
+  }
+
   bool key(const std::string& name, const Value& v) {
     using Choice = std::pair<std::string_view, Config::Idle>;
     if (name == "pairs")
@@ -221,6 +241,8 @@ class Reader {
       read_icmp(v, p_);
     else if (name == "flow_timeout_s")
       p_.flow_timeout = std::chrono::seconds(v.number(10, 86400, "s"));
+    else if (name == "pmtu")
+      read_pmtu(v, c_, answer_);
     else if (name == "pmtu_timeout_s")
       p_.pmtu_timeout = std::chrono::seconds(v.number(60, 86400, "s"));
     else
@@ -239,7 +261,7 @@ class Reader {
 
   Config& c_;
   Policy& p_;
-  std::vector<ListedPrefix> include_, exclude_, jumbo_;
+  std::vector<ListedPrefix> include_, exclude_, jumbo_, answer_;
   std::optional<Value> cpus_, safe_;
 };
 
@@ -289,6 +311,7 @@ Policy Config::policy_of(size_t pair) const {
   Policy p = policy;
   p.inside_mtu = pairs[pair].inside.mtu;
   p.outside_mtu = pairs[pair].outside.mtu;
+  p.assumed_mtu = pmtu.assume.value_or(policy.probing.probe ? kEthernetMtu : kMaxMtu);
   return p;
 }
 

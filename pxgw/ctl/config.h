@@ -21,6 +21,7 @@ inline constexpr const char* kDefaultControl = "/run/pxgw/pxgw.sock";
 inline constexpr uint16_t kMinMtu = 1280;  // RFC 8200, section 5
 // What a buffer of 9600 B holds behind an Ethernet header and two VLAN tags, rounded down.
 inline constexpr uint16_t kMaxMtu = 9500;
+inline constexpr uint16_t kEthernetMtu = 1500;
 inline constexpr uint16_t kMaxWorkers = 64;
 inline constexpr size_t kMaxPairs = 16;
 
@@ -60,6 +61,15 @@ struct PortConfig {
 
 struct PairConfig {
   PortConfig outside, inside;
+  int line = 0;
+};
+
+// `pmtu`, as far as it isn't in Policy::probing.
+struct PmtuConfig {
+  std::optional<uint16_t> assume;   // default: 1500 where paths are probed, else the outside MTU
+  uint32_t probes_per_second = 10;  // destinations, of all pairs together
+  std::string key_file;             // empty: no key
+  int key_line = 0;
 };
 
 struct Config {
@@ -78,6 +88,7 @@ struct Config {
   Pages hugepages = Pages::kAuto;
   uint32_t memory_mb = 0;  // 0: computed
   std::vector<std::string> eal_extra;
+  PmtuConfig pmtu;
   Policy policy;  // what all pairs share; the MTUs are each pair's own
 
   Policy policy_of(size_t pair) const;

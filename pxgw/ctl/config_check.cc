@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "fpmtud/host/key_file.h"
 #include "pxgw/ctl/config.h"
 
 namespace pxgw {
@@ -126,6 +127,13 @@ void check_system(const Config& c, const SystemView& system) {
       check_port(c, system, p, key);
     }
   }
+  if (!c.pmtu.key_file.empty()) {
+    try {
+      fpmtud::read_key(c.pmtu.key_file);
+    } catch (const std::exception& e) {
+      fail(c, c.pmtu.key_line, "pmtu.key_file", e.what());
+    }
+  }
   for (const uint16_t cpu : c.cpus)
     if (cpu >= system.cpu_count)
       fail(c, 1, "cpus",
@@ -154,6 +162,11 @@ std::string needs_restart(const Config& opened, const Config& next) {
   if (opened.idle != next.idle) return "idle";
   if (opened.control != next.control) return "control";
   if (opened.flows != next.flows) return "flows";
+  const PathProbing &now = opened.policy.probing, &then = next.policy.probing;
+  if (now.probe != then.probe) return "pmtu.probe";
+  if (now.port != then.port) return "pmtu.port";
+  if (now.answer != then.answer) return "pmtu.answer";
+  if (opened.pmtu.key_file != next.pmtu.key_file) return "pmtu.key_file";
   if (opened.small_buffers != next.small_buffers || opened.large_buffers != next.large_buffers)
     return "buffers";
   if (opened.hugepages != next.hugepages || opened.memory_mb != next.memory_mb ||

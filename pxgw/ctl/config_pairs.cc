@@ -95,11 +95,7 @@ std::vector<PairConfig> read_pairs(const Value& v) {
       item.fail("has no `outside` port; add `outside: {device: ..., mtu: 1500}`");
     if (pair.inside.device.empty())
       item.fail("has no `inside` port; add `inside: {device: ..., mtu: 9000}`");
-    if (pair.inside.mtu <= pair.outside.mtu)
-      item.fail(
-          fmt::format("the inside MTU {} is not above the outside MTU {}; there is something to "
-                      "merge only if it is",
-                      pair.inside.mtu, pair.outside.mtu));
+    pair.line = item.line();
     for (const PortConfig* p : {&pair.outside, &pair.inside}) {
       if (std::find(used.begin(), used.end(), p->device) != used.end())
         item.fail(fmt::format("device {} is used twice; each port belongs to one side of one pair",

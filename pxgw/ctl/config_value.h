@@ -104,7 +104,16 @@ class Value {
   int line_;
 };
 
+struct ListedPrefix {
+  Prefix prefix;
+  Value at;
+};
+// A list of prefixes that don't overlap.
+std::vector<ListedPrefix> read_prefixes(const Value& v);
+
 // The value of `pairs`.
 std::vector<PairConfig> read_pairs(const Value& v);
+// The value of `pmtu`; the prefixes of `answer` are returned in `answer`.
+void read_pmtu(const Value& v, Config& c, std::vector<ListedPrefix>& answer);
 
 }  // namespace pxgw

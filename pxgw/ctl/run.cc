@@ -84,12 +84,14 @@ class Runner {
         opened_(config),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         timer_(io_),
+        exchange_timer_(io_),
         server_(io_, config.control, [this](const Json& request) { return handle(request); }),
         appliance_(config) {}
 
   int run() {
     wait_for_signal();
     tick();
+    exchange();
     fmt::print("pxgw: ready: {} {}, {} {}, control {}\n", opened_.pairs.size(),
                opened_.pairs.size() == 1 ? "pair" : "pairs", opened_.workers,
                opened_.workers == 1 ? "worker" : "workers", server_.path());
@@ -146,10 +148,22 @@ class Runner {
     });
   }
 
+  void exchange() {
+    exchange_timer_.expires_after(appliance_.exchange());
+    exchange_timer_.async_wait([this](error_code error) {
+      if (!error) exchange();
+    });
+  }
+
   Json handle(const Json& request) {
     const auto cmd = request.find("cmd");
+    if (cmd != request.end() && *cmd == "pmtu") {
+      Json answer = appliance_.pmtu(request);
+      exchange();  // what was asked for begins at once
+      return answer;
+    }
     if (cmd == request.end() || *cmd != "stats")
-      return {{"error", "unknown command; known: stats"}};
+      return {{"error", "unknown command; known: stats, pmtu"}};
     Json j = appliance_.stats();
     j["pid"] = getpid();
     j["config"] = options_.config;
@@ -174,7 +188,7 @@ class Runner {
   const Config opened_;
   asio::io_context io_;
   asio::signal_set signals_;
-  asio::steady_timer timer_;
+  asio::steady_timer timer_, exchange_timer_;
   ControlServer server_;
   Appliance appliance_;
   Watch watch_;
@@ -223,6 +237,10 @@ Json check_json(const Config& c, const BufferPlan& plan) {
     j[name] = Json::array();
     for (const Prefix& p : *list) j[name].push_back(to_string(p));
   }
+  j["pmtu"] = {{"probe", c.policy.probing.probe}, {"answer", Json::array()}};
+  for (const Prefix& p : c.policy.probing.answer) j["pmtu"]["answer"].push_back(to_string(p));
+  for (size_t i = 0; i < c.pairs.size(); ++i)
+    j["pmtu"]["assume"].push_back(c.policy_of(i).assumed_path());
   j["flows"] = c.flows;
   j["buffers"] = {{"small", plan.small}, {"large", plan.large}, {"memory_mb", plan.memory_mb}};
   j["control"] = c.control;
@@ -247,6 +265,12 @@ std::string check_text(const Config& c, const BufferPlan& plan) {
     if (list->empty()) continue;
     s += fmt::format("  {:<8}", name);
     for (const Prefix& p : *list) s += " " + to_string(p);
+    s += '\n';
+  }
+  if (c.policy.probing.probe) {
+    s += "  paths    probed; assumed to carry";
+    for (size_t i = 0; i < c.pairs.size(); ++i)
+      s += fmt::format("{} {} B", i == 0 ? "" : ",", c.policy_of(i).assumed_path());
     s += '\n';
   }
   s += fmt::format("  flows    {} at most\n  {}\n  control  {}\n", with_commas(c.flows), plan.text,

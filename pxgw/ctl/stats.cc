@@ -55,7 +55,7 @@ constexpr Group kGroups[] = {
     {"MSS", {"syn_"}, "What happened to the MSS option of SYN and SYN-ACK segments."},
     {"Left untouched", {"pass_"}, "Packets that passed bit for bit, by reason."},
     {"Dropped", {"drop_"}, "Packets that were lost in the gateway, by reason."},
-    {"Path MTU and fragments", {"frag_", "icmp_", "ptb_", "pmtu_"}, ""},
+    {"Path MTU and fragments", {"frag_", "icmp_", "ptb_", "pmtu_", "probe_"}, ""},
     {"Flows", {"flow_"}, ""},
 };
 
@@ -284,10 +284,12 @@ int64_t unaccounted(const Counters& c) noexcept {
   const uint64_t received = c.in_pkts + c.out_pkts;
   const uint64_t sent = c.to_inside_pkts + c.to_outside_pkts;
   const uint64_t made =
-      (e.split_out_segs - e.split_in_pkts) + (c.frag_out_pkts - c.frag_in_pkts) + c.icmp_sent;
+      (e.split_out_segs - e.split_in_pkts) + (c.frag_out_pkts - c.frag_in_pkts) + c.icmp_sent +
+      c.probe_sent + c.probe_reports;
   const uint64_t merged_away = e.merge_out_segs - e.merge_out_merged;
   const uint64_t dropped = c.drop_split_checksum + c.drop_split_segments + c.drop_no_buffer +
-                           c.drop_too_big + c.ptb_taken + c.ptb_ignored;
+                           c.drop_too_big + c.ptb_taken + c.ptb_ignored + c.probe_answers +
+                           c.probe_errors + c.probe_taken;
   return static_cast<int64_t>(received + made - merged_away - segs_held - dropped - sent);
 }
 

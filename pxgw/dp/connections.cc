@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Translator's knowledge of connections: SYNs and their MSS, flows, path MTUs.
+// The Translator's knowledge of connections: SYNs and their MSS, flows.
 #include <algorithm>
 #include <cstring>
 
@@ -17,15 +17,6 @@ namespace {
 // jumbos cut to that.
 constexpr uint16_t default_mss(unsigned version) { return version == 4 ? 536 : 1220; }
 
-// Path MTUs below this are not believed (RFC 1191 allows 68; attackers like that). IPv6 links carry 1280.
-constexpr uint16_t least_path_mtu(unsigned version) { return version == 4 ? 576 : 1280; }
-
-// Where the path swallows large packets and sends no errors: the first step passes tunnels and PPPoE,
-// the second everything (RFC 8200, section 5).
-constexpr uint16_t kBlackHoleSteps[] = {1400, 1280};
-// Times that the oldest segment is sent again without progress before its size is blamed.
-constexpr uint8_t kBlackHoleRepeats = 2;
-
 }  // namespace
 
 bool Translator::listed(const std::vector<Prefix>& list, const uint8_t* addr, uint8_t version) const noexcept {
@@ -34,22 +25,21 @@ bool Translator::listed(const std::vector<Prefix>& list, const uint8_t* addr, ui
   return false;
 }
 
-Address Translator::inside_address(const FlowKey& k) const noexcept {
-  if (k.version == 4) return {k.addr[0] & 0xffffffff, 0};
-  return {k.addr[0], k.addr[1]};
+PathKey Translator::inside_of(const FlowKey& k) noexcept {
+  if (k.version == 4) return {.addr = {k.addr[0] & 0xffffffff, 0}, .version = 4};
+  return {.addr = {k.addr[0], k.addr[1]}, .version = 6};
 }
 
-Address Translator::outside_address(const FlowKey& k) const noexcept {
-  if (k.version == 4) return {k.addr[0] >> 32, 0};
-  return {k.addr[2], k.addr[3]};
+PathKey Translator::outside_of(const FlowKey& k) noexcept {
+  if (k.version == 4) return {.addr = {k.addr[0] >> 32, 0}, .version = 4};
+  return {.addr = {k.addr[2], k.addr[3]}, .version = 6};
 }
 
 // What include and exclude say of a flow.
 bool Translator::translates(const FlowKey& key) const noexcept {
   if (policy_->exclude.empty() && policy_->include.empty()) return true;
-  const Address in = inside_address(key), out = outside_address(key);
-  const auto* a = reinterpret_cast<const uint8_t*>(in.data());
-  const auto* b = reinterpret_cast<const uint8_t*>(out.data());
+  const PathKey in = inside_of(key), out = outside_of(key);
+  const uint8_t *a = in.bytes(), *b = out.bytes();
   const auto version = static_cast<uint8_t>(key.version);
   if (listed(policy_->exclude, a, version) || listed(policy_->exclude, b, version)) return false;
   return policy_->include.empty() || listed(policy_->include, a, version);
@@ -57,7 +47,7 @@ bool Translator::translates(const FlowKey& key) const noexcept {
 
 void Translator::set_merge_cap(Flow& f, uint32_t cap) const noexcept {
   f.merge_cap = static_cast<uint16_t>(std::min<uint32_t>(cap, policy_->inside_mtu));
-  f.jumbo = f.merge_cap > policy_->outside_mtu;
+  f.jumbo = f.merge_cap > policy_->assumed_path();
 }
 
 void Translator::syn(Item& it, rte_mbuf& m) noexcept {
@@ -104,7 +94,7 @@ void Translator::syn(Item& it, rte_mbuf& m) noexcept {
     ++count_.syn_left_no_mss;
     return;
   }
-  if (it.dir == Direction::kOutbound) return rewrite_mss(it, m, policy_->outside_mtu);
+  if (it.dir == Direction::kOutbound) return rewrite_mss(it, m, offered_mtu(it.key));
   // An answer whose question went another way may have its data go there too, where nobody splits.
   // Captures hold both ways.
   if (policy_->sides == Sides::kByPort) {
@@ -168,8 +158,7 @@ void Translator::learn(Item& it) noexcept {
   if (policy_->assume_inside_mss && translates(it.key)) return open_flow(it, nullptr);
   // Only the inside host's own segments count: a stranger could send the others.
   if (it.dir == Direction::kOutbound && !policy_->jumbo.empty()) {
-    const Address in = inside_address(it.key);
-    if (listed(policy_->jumbo, reinterpret_cast<const uint8_t*>(in.data()), v.version) && translates(it.key))
+    if (listed(policy_->jumbo, inside_of(it.key).bytes(), v.version) && translates(it.key))
       open_flow(it, nullptr);
   }
 }
@@ -201,15 +190,16 @@ void Translator::open_flow(Item& it, const Handshake* h) noexcept {
     f->out_known = true;
   } else {
     if (policy_->assume_inside_mss) cap = *policy_->assume_inside_mss + base;
-    const uint16_t mtu = policy_->assume_inside_mss ? policy_->outside_mtu : policy_->safe_mtu;
+    const uint16_t mtu = policy_->assume_inside_mss ? policy_->assumed_path() : policy_->safe_mtu;
     f->peer_mss = static_cast<uint16_t>(mtu - base);
   }
   const Ticks now = to_ticks(now_);
   f->last_seen = now;
-  if (const uint16_t p = pmtu_.find(inside_address(it.key), it.v.version, now); p != 0)
+  if (const uint16_t p = pmtu_.find(inside_of(it.key), now).mtu; p != 0)
     cap = std::min<uint32_t>(cap, p);
   set_merge_cap(*f, cap);
-  f->path_mtu = pmtu_.find(outside_address(it.key), it.v.version, now);
+  mark(*f, it.v);
+  f->path_mtu = pmtu_.find(outside_of(it.key), now).mtu;
 }
 
 // Keeps the range of what has been sent, and looks for segments that never arrive at their size.
@@ -222,51 +212,7 @@ void Translator::note_outbound(Item& it) noexcept {
   }
   const bool oldest_again = v.seq == f.out_una && seq_before(v.seq, f.out_next);
   if (seq_before(f.out_next, v.seq_end())) f.out_next = v.seq_end();
-  if (!oldest_again || v.payload_len == 0 || v.ip_len <= kBlackHoleSteps[1]) return;
-  if (++f.rtx_count < kBlackHoleRepeats) return;
-  f.rtx_count = 0;
-  const uint16_t current = f.path_mtu != 0 ? std::min(f.path_mtu, policy_->outside_mtu) : policy_->outside_mtu;
-  for (uint16_t step : kBlackHoleSteps) {
-    if (step < current) return lower_path(it, f, step);
-  }
-}
-
-void Translator::lower_path(const Item& it, Flow& f, uint16_t mtu) noexcept {
-  f.path_mtu = mtu;
-  pmtu_.lower(outside_address(it.key), f.version, mtu, to_ticks(now_));
-  ++count_.pmtu_lowered;
-}
-
-// About a segment of an inside host that was too large further outside.
-void Translator::take_too_big_from_outside(const TooBig& e, Flow& f) noexcept {
-  const uint16_t current = f.path_mtu != 0 ? std::min(f.path_mtu, policy_->outside_mtu) : policy_->outside_mtu;
-  const bool in_window = f.out_known && !seq_before(e.seq, f.out_una) && seq_before(e.seq, f.out_next);
-  if (!in_window || e.mtu < least_path_mtu(f.version) || e.mtu >= current) {
-    ++count_.ptb_ignored;
-    return;
-  }
-  ++count_.ptb_taken;
-  ++count_.pmtu_lowered;
-  f.path_mtu = static_cast<uint16_t>(e.mtu);
-  f.rtx_count = 0;
-  pmtu_.lower(outside_address(e.key), f.version, f.path_mtu, to_ticks(now_));
-}
-
-// About a packet towards an inside host, merged most likely, that was too large further inside. The
-// error goes on to the outside sender all the same: it concerns it where the value is below the outside
-// MTU, and is above all that it sends elsewhere.
-void Translator::take_too_big_from_inside(const TooBig& e, Flow& f) noexcept {
-  // Anything sent in the last 2^30 bytes may still be on its way.
-  const bool in_window = f.seq_known && f.next_seq - e.seq <= 1u << 30;
-  if (!in_window || e.mtu < least_path_mtu(f.version) || e.mtu >= f.merge_cap) {
-    ++count_.ptb_passed;
-    return;
-  }
-  merger_.flush(f, End::kOther, now_);
-  set_merge_cap(f, e.mtu);
-  pmtu_.lower(inside_address(e.key), f.version, static_cast<uint16_t>(e.mtu), to_ticks(now_));
-  ++count_.pmtu_lowered;
-  ++count_.ptb_inside;
+  if (oldest_again && v.payload_len != 0) look_for_black_hole(it);
 }
 
 }  // namespace pxgw

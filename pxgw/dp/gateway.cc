@@ -27,6 +27,8 @@ std::optional<pxio::Nanos> Gateway::next_deadline() const noexcept {
 void Gateway::housekeeping(pxio::Nanos now) noexcept { impl_->housekeeping(now); }
 void Gateway::drain(pxio::Nanos now) noexcept { impl_->drain(now); }
 void Gateway::apply(const Policy& policy, pxio::Nanos now) noexcept { impl_->apply(policy, now); }
+void Gateway::connect(Mailbox& box, uint8_t pair) { impl_->connect(box, pair); }
+void Gateway::command(const Command& c, pxio::Nanos now) noexcept { impl_->command(c, now); }
 const Counters& Gateway::counters() noexcept { return impl_->counters(); }
 
 }  // namespace pxgw

@@ -21,7 +21,7 @@ struct Capacity {
   uint32_t flows = 1u << 20;
   uint32_t handshakes = 1u << 14;
   uint32_t held = 4096;      // packets held at once at most
-  uint32_t pmtu = 4096;      // destinations with a path MTU below the port's
+  uint32_t pmtu = 4096;      // destinations of which something is known
 };
 
 class Gateway {
@@ -56,6 +56,11 @@ class Gateway {
 
   // Goes over to another policy, which outlives the gateway; sends what is held first.
   void apply(const Policy& policy, pxio::Nanos now) noexcept;
+
+  // What it has to say goes to `box`, which outlives it, as of pair number `pair`.
+  void connect(Mailbox& box, uint8_t pair);
+  // Does what control asks for. Packets are pushed, as by process().
+  void command(const Command& c, pxio::Nanos now) noexcept;
 
   const Counters& counters() noexcept;  // brings the state fields up to date
 

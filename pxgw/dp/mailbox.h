@@ -27,7 +27,7 @@ struct Command {
     kExpectEnd,  // no longer; `nonce` tells which
   };
   Kind kind = Kind::kForget;
-  uint8_t pair = 0;
+  uint8_t pair = 0;                   // one that there is
   uint16_t mtu = 0;                   // bytes of IP packet
   uint16_t port = 0, from_port = 0;   // host byte order
   PathKey to, from;
@@ -39,7 +39,6 @@ struct Report {
   enum class Kind : uint8_t {
     kElephant,  // much goes to `to`, whose path hasn't been probed; `bytes` is a link-layer header to there
     kWatched,   // the same about what kWatchFor asked for
-    kDoubtful,  // the same about a path that was confirmed and has been lowered to `mtu`
     kLowered,   // the path MTU of `to` was lowered to `mtu` by an error or retransmissions
     kAnswer,    // `bytes` is the payload of a datagram from `to` that kExpect asked for
     kRefused,   // an ICMP error says that nobody listens at `to`; `nonce` was quoted

@@ -2,6 +2,7 @@
 // What the operator wants, as the data path reads it: immutable once published. Control thread makes
 // it, workers read it.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -31,9 +32,21 @@ enum class Sides : uint8_t {
   kByPrefix,  // captures: by the inside prefixes
 };
 
+// Path MTUs measured by the gateway itself, and for others.
+struct PathProbing {
+  bool probe = false;
+  uint16_t port = 7474;                // of responders, and of the gateway as one
+  uint32_t elephant_bytes = 1u << 20;  // after so many, either way, the path of a flow is probed
+  pxio::Nanos retry = std::chrono::seconds(300);  // for destinations that don't answer
+  std::vector<Prefix> answer;  // inside hosts for which the gateway answers probes
+};
+
 struct Policy {
   uint16_t inside_mtu = 9000;   // IP packet sizes
-  uint16_t outside_mtu = 1500;
+  uint16_t outside_mtu = 1500;  // of the port
+  // What a path outside is taken to carry of which nothing is known.
+  uint16_t assumed_mtu = UINT16_MAX;
+  uint16_t assumed_path() const { return std::min(assumed_mtu, outside_mtu); }
   pxio::Nanos hold_limit = std::chrono::microseconds(50);  // 0: nothing is held beyond its burst
   Sides sides = Sides::kByPort;
   pxio::Link link = pxio::Link::kEthernet;
@@ -60,6 +73,7 @@ struct Policy {
   uint32_t icmp_per_second = 100;
   pxio::Nanos flow_timeout = std::chrono::seconds(600);
   pxio::Nanos pmtu_timeout = std::chrono::seconds(600);  // RFC 1191, section 6.3
+  PathProbing probing;
 };
 
 }  // namespace pxgw

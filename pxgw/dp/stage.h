@@ -10,6 +10,7 @@
 #include <span>
 
 #include "pxgw/dp/counters.h"
+#include "pxgw/dp/mailbox.h"
 #include "pxgw/dp/policy.h"
 #include "pxio/dp/buffers.h"
 #include "pxio/dp/packet_view.h"
@@ -36,9 +37,10 @@ class Stage {
   };
 
   virtual ~Stage() = default;
-  // The UDP datagrams of a burst and the fragments that aren't TCP's, in their order. A stage takes
-  // what is its own by setting `pkt` to null: it has then pushed it, holds it or has dropped it under a
-  // counter. What no stage takes leaves as it came, after the burst's other packets.
+  // The UDP datagrams of a burst, the fragments that aren't TCP's, and inbound ICMP errors about no flow,
+  // in their order. A stage takes what is its own by setting `pkt` to null: it has then pushed it, holds it
+  // or has dropped it under a counter. What no stage takes leaves as it came, after the burst's other
+  // packets.
   virtual void process(std::span<Packet> pkts, pxio::Nanos now) noexcept = 0;
   // As those of Gateway.
   virtual void flush_expired(pxio::Nanos) noexcept {}
@@ -46,6 +48,7 @@ class Stage {
   virtual void housekeeping(pxio::Nanos) noexcept {}
   virtual void drain(pxio::Nanos) noexcept {}
   virtual void apply(const Policy&, pxio::Nanos) noexcept {}
+  virtual void command(const Command&, pxio::Nanos) noexcept {}
 };
 
 using StageMaker = std::function<std::unique_ptr<Stage>(const Stage::Context&)>;

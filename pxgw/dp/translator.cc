@@ -63,12 +63,13 @@ Translator::Translator(const Policy& policy, const Capacity& capacity, Buffers b
                        TxBuffer& to_outside)
     : policy_(&policy), buffers_(buffers), inside_(to_inside), outside_(to_outside),
       flows_(capacity.flows), handshakes_(capacity.handshakes), pmtu_(capacity.pmtu),
+      marks_(make_zeroed<Mark>(flows_.capacity() + size_t{1})),
       merger_(flows_, capacity.held, merge_limits(policy),
               {&to_inside, &count_.hold}, count_.engine) {
   const uint16_t l2 = policy.link == Link::kEthernet ? sizeof(EthernetHeader) : 0;
   inside_.set_l2_len(l2);
   outside_.set_l2_len(l2);
-  pmtu_.set_timeout(policy.pmtu_timeout);
+  pmtu_.set_times(policy.pmtu_timeout, policy.probing.retry);
   icmp_tokens_ = policy.icmp_per_second;
 }
 
@@ -176,7 +177,15 @@ void Translator::run_stages() noexcept {
     }
     offered_n_ = left;
   }
-  for (uint16_t i = 0; i < offered_n_; ++i) pass_opaque(PktPtr(offered_[i].pkt), *offered_items_[i]);
+  for (uint16_t i = 0; i < offered_n_; ++i) {
+    Item& it = *offered_items_[i];
+    PktPtr pkt(offered_[i].pkt);
+    if (it.v.kind == Kind::kIcmp && it.v.why == Opaque::kNone && is_too_big(*pkt, it.v)) {
+      pass(std::move(pkt), it, &Counters::ptb_passed);
+    } else {
+      pass_opaque(std::move(pkt), it);
+    }
+  }
   offered_n_ = 0;
 }
 
@@ -276,13 +285,16 @@ void Translator::inbound(Item& it, PktPtr pkt) noexcept {
     const uint16_t segment = segment_payload(*pkt, v);  // merged by the port, not by our leave
     if (segment < v.payload_len && splittable(v))
       return recut(it, std::move(pkt), uint32_t{v.l3_len} + v.l4_len + segment);
-    const uint32_t most = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 ? policy_->outside_mtu : policy_->inside_mtu;
-    if (v.ip_len > most && splittable(v)) return recut(it, std::move(pkt), policy_->outside_mtu);
+    const uint32_t most = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 ? policy_->assumed_path() : policy_->inside_mtu;
+    if (v.ip_len > most && splittable(v)) return recut(it, std::move(pkt), policy_->assumed_path());
     Count why = v.payload_len != 0 ? &Counters::pass_tcp_unknown : &Counters::pass_tcp_pure_ack;
     if (!translates(it.key)) why = &Counters::pass_excluded;
     return pass(std::move(pkt), it, why);
   }
-  if ((v.flags & kAck) != 0) note_ack(*f, v.ack);
+  if ((v.flags & kAck) != 0) {
+    if (v.payload_len == 0 && v.ack == f->out_una && f->out_una != f->out_next) f->acked_again = true;
+    note_ack(*f, v.ack);
+  }
   const bool bad = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
   if ((pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 && pkt->tso_segsz == 0) note_segment(*pkt, it);
   if (f->jumbo) count_.engine.merge_bulk_in += bulk_segments(*pkt, v);
@@ -327,19 +339,22 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
   if (v.kind == Kind::kTcpOpaque) return pass_opaque(std::move(pkt), it);
   if ((v.flags & kSyn) != 0) {
     syn(it, *pkt);
-    if (v.ip_len > policy_->outside_mtu) return too_big(std::move(pkt), it, policy_->outside_mtu);
+    if (const uint16_t most = whole_limit(it, *pkt); v.ip_len > most) return too_big(std::move(pkt), it, most);
     return push(std::move(pkt), it.dir);
   }
-  if (f != nullptr) note_outbound(it);
+  if (f != nullptr) {
+    note_outbound(it);
+    if (f->probe_due) [[unlikely]] report_path(it, *pkt);
+  }
   const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;
   const uint32_t options = v.l4_len - kTcpHeaderLen;
-  uint32_t limit_ip = policy_->outside_mtu, limit_mss = UINT16_MAX;
+  uint32_t limit_ip = policy_->assumed_path(), limit_mss = UINT16_MAX;
   if (f != nullptr) {
-    if (f->path_mtu != 0) limit_ip = std::min<uint32_t>(limit_ip, f->path_mtu);
+    limit_ip = path_limit(*f);
     limit_mss = f->peer_mss;
-  } else if (v.ip_len > policy_->outside_mtu) {
-    limit_ip = std::min(policy_->safe_mtu, policy_->outside_mtu);
-    if (const uint16_t p = pmtu_.find(outside_address(it.key), v.version, to_ticks(now_)); p != 0)
+  } else if (v.ip_len > limit_ip) {
+    limit_ip = std::min<uint32_t>(policy_->safe_mtu, limit_ip);
+    if (const uint16_t p = pmtu_.find(outside_of(it.key), to_ticks(now_)).mtu; p != 0)
       limit_ip = std::min<uint32_t>(limit_ip, p);
     const Handshake* h = handshakes_.find(it.key, it.hash);
     if (h != nullptr && h->end[index(Direction::kInbound)].seen)
@@ -351,9 +366,10 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
   const uint32_t piece = std::min(by_mtu, by_mss);
   if (v.payload_len <= piece) return pass(std::move(pkt), it, &Counters::pass_tcp_fits);
 
-  const bool fits = v.ip_len <= policy_->outside_mtu;
+  const uint16_t most = whole_limit(it, *pkt);
+  const bool fits = v.ip_len <= most;
   if (!splittable(v)) {
-    if (!fits) return too_big(std::move(pkt), it, policy_->outside_mtu);
+    if (!fits) return too_big(std::move(pkt), it, most);
     return pass(std::move(pkt), it, v.signed_ ? &Counters::pass_tcp_signed : &Counters::pass_tcp_flags);
   }
   if (piece == 0 || pieces(v.payload_len, piece) > std::min(policy_->max_split_segs, kMaxSplit)) {
@@ -439,7 +455,7 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
 void Translator::note_segment(rte_mbuf& m, const Item& it) const noexcept {
   const PacketView& v = it.v;
   const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;
-  const uint32_t room = policy_->outside_mtu - headers;
+  const uint32_t room = policy_->assumed_path() - headers;
   const uint16_t known = it.flow->full_payload;
   const uint32_t segment = known >= kBulkPayload && known <= room ? known : room;
   if (segment < v.payload_len) m.tso_segsz = static_cast<uint16_t>(segment);
@@ -447,7 +463,7 @@ void Translator::note_segment(rte_mbuf& m, const Item& it) const noexcept {
 
 // Unchanged. Larger than the port takes: fragmented, answered or dropped.
 void Translator::pass(PktPtr pkt, const Item& it, Count why) noexcept {
-  const uint16_t mtu = it.dir == Direction::kInbound ? policy_->inside_mtu : policy_->outside_mtu;
+  const uint16_t mtu = whole_limit(it, *pkt);
   // What came merged leaves as the segments that it was made of: those must fit.
   const bool merged = (pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 && pkt->tso_segsz != 0;
   const uint32_t l4 = it.v.kind == Kind::kUdp ? sizeof(UdpHeader) : it.v.l4_len;
@@ -529,10 +545,16 @@ bool Translator::take_icmp_token() noexcept {
 
 void Translator::icmp(Item& it, PktPtr pkt) noexcept {
   if (it.v.why != Opaque::kNone) return pass_opaque(std::move(pkt), it);
-  if (!is_too_big(*pkt, it.v)) return pass(std::move(pkt), it, &Counters::pass_not_tcp);
+  if (!is_too_big(*pkt, it.v)) {
+    if (!stages_.empty() && it.dir == Direction::kInbound) return offer(std::move(pkt), it);
+    return pass(std::move(pkt), it, &Counters::pass_not_tcp);
+  }
   const auto e = read_too_big(*pkt, it.v, it.dir);
   Flow* f = e ? flows_.find(e->key, flows_.hash(e->key)) : nullptr;
-  if (f == nullptr) return pass(std::move(pkt), it, &Counters::ptb_passed);
+  if (f == nullptr) {
+    if (!stages_.empty() && it.dir == Direction::kInbound) return offer(std::move(pkt), it);
+    return pass(std::move(pkt), it, &Counters::ptb_passed);
+  }
   if (it.dir == Direction::kInbound) {
     take_too_big_from_outside(*e, *f);
     pkt.reset();  // meant for the gateway; counted as ptb_taken or ptb_ignored
@@ -557,7 +579,8 @@ void Translator::housekeeping(Nanos now) noexcept {
     const FlowKey key = flows_.key_of(f);
     set_merge_cap(f, f.merge_cap);
     f.jumbo = f.jumbo && translates(key);
-    f.path_mtu = pmtu_.find(outside_address(key), f.version, t);
+    f.path_mtu = pmtu_.find(outside_of(key), t).mtu;
+    if (policy_->probing.probe) look_for_elephant(f, key, t);
   });
   handshakes_.age(t, 64);
   for (const auto& stage : stages_) stage->housekeeping(now);
@@ -586,7 +609,7 @@ void Translator::apply(const Policy& policy, Nanos now) noexcept {
   merger_.flush_all(End::kDrain, now);
   policy_ = &policy;
   merger_.set_limits(merge_limits(policy));
-  pmtu_.set_timeout(policy.pmtu_timeout);
+  pmtu_.set_times(policy.pmtu_timeout, policy.probing.retry);
   icmp_tokens_ = std::min(icmp_tokens_, policy.icmp_per_second);
   for (const auto& stage : stages_) stage->apply(policy, now);
 }

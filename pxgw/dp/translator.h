@@ -14,12 +14,14 @@
 #include "pxgw/dp/gateway.h"
 #include "pxgw/dp/handshake.h"
 #include "pxgw/dp/icmp.h"
+#include "pxgw/dp/mailbox.h"
 #include "pxgw/dp/pmtu_cache.h"
 #include "pxgw/dp/policy.h"
 #include "pxgw/dp/stage.h"
 #include "pxio/dp/merge.h"
 #include "pxio/dp/plain.h"
 #include "pxio/dp/split.h"
+#include "pxio/dp/zeroed.h"
 
 namespace pxgw {
 
@@ -39,6 +41,11 @@ class Translator {
   void housekeeping(pxio::Nanos now) noexcept;
   void apply(const Policy& policy, pxio::Nanos now) noexcept;
   const Counters& counters() noexcept;
+  void connect(Mailbox& box, uint8_t pair) noexcept {
+    mailbox_ = &box;
+    pair_ = pair;
+  }
+  void command(const Command& c, pxio::Nanos now) noexcept;
 
  private:
   using Direction = pxio::Direction;
@@ -101,13 +108,27 @@ class Translator {
     f.out_una = ack;
     f.rtx_count = 0;
   }
-  void lower_path(const Item& it, Flow& f, uint16_t mtu) noexcept;
+
+  // paths.cc: how large packets may be further outside
+  // What the path of a flow carries, as far as is known or assumed.
+  uint16_t path_limit(const Flow& f) const noexcept {
+    return f.path_mtu != 0 ? std::min(f.path_mtu, policy_->outside_mtu) : policy_->assumed_path();
+  }
+  uint16_t whole_limit(const Item& it, const rte_mbuf& m) const noexcept;
+  uint16_t offered_mtu(const pxio::FlowKey& k) const noexcept;
+  void look_for_black_hole(const Item& it) noexcept;
+  void lower_path(const pxio::FlowKey& key, Flow& f, uint16_t mtu) noexcept;
+  void mark(Flow& f, const PacketView& v) noexcept;
+  void look_for_elephant(Flow& f, const pxio::FlowKey& key, pxio::Ticks now) noexcept;
+  void report_path(const Item& it, const rte_mbuf& m) noexcept;
+  bool watched(const PathKey& to, pxio::Ticks now) noexcept;
   void take_too_big_from_outside(const TooBig& e, Flow& f) noexcept;
   void take_too_big_from_inside(const TooBig& e, Flow& f) noexcept;
+
   bool listed(const std::vector<Prefix>& list, const uint8_t* addr, uint8_t version) const noexcept;
   bool translates(const pxio::FlowKey& key) const noexcept;
-  Address inside_address(const pxio::FlowKey& k) const noexcept;
-  Address outside_address(const pxio::FlowKey& k) const noexcept;
+  static PathKey inside_of(const pxio::FlowKey& k) noexcept;
+  static PathKey outside_of(const pxio::FlowKey& k) noexcept;
   uint32_t base_headers(const PacketView& v) const noexcept { return v.version == 4 ? 40 : 60; }
 
   const Policy* policy_;
@@ -118,6 +139,19 @@ class Translator {
   pxio::FlowTable flows_;
   HandshakeTable handshakes_;
   PmtuCache pmtu_;
+  // Where a flow's bytes are counted from, by its place in the table.
+  struct Mark {
+    uint32_t out, in;
+  };
+  pxio::ZeroedArray<Mark> marks_;
+  struct Watched {
+    PathKey to;
+    pxio::Ticks since = 0;
+  };
+  std::array<Watched, 8> watched_;
+  uint32_t next_watched_ = 0;
+  Mailbox* mailbox_ = nullptr;
+  uint8_t pair_ = 0;
   pxio::Merger merger_;
   pxio::Nanos now_{0};
   pxio::Nanos icmp_refill_{0};

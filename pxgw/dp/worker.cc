@@ -41,7 +41,13 @@ Worker::Worker(uint16_t queue, const std::vector<PairPorts>& pairs, const Policy
                const Capacity& capacity, pxio::Buffers buffers)
     : queue_(queue), policies_(&policies), wanted_(&policies), generation_(policies.generation) {
   for (size_t i = 0; i < pairs.size(); ++i)
-    lanes_.emplace_back(pairs[i], queue, policies.pairs[i], capacity, buffers);
+    lanes_.emplace_back(pairs[i], queue, policies.pairs[i], capacity, buffers).gateway.connect(
+        mailbox_, static_cast<uint8_t>(i));
+}
+
+void Worker::add_stage(const PairStage& make) {
+  for (size_t i = 0; i < lanes_.size(); ++i)
+    lanes_[i].gateway.add_stage(make(mailbox_, static_cast<uint8_t>(i)));
 }
 
 bool Worker::poll_once(Nanos now) noexcept {
@@ -49,6 +55,10 @@ bool Worker::poll_once(Nanos now) noexcept {
   if (had_packets_) busy_ns_ += static_cast<uint64_t>((now - last_poll_).count());
   last_poll_ = now;
   bool any = false;
+  if (!mailbox_.empty()) [[unlikely]] {
+    take_commands(now, kCommandsPerPoll);
+    any = !mailbox_.empty();
+  }
   for (Lane& lane : lanes_) {
     any |= receive(lane, *lane.ports.outside, Direction::kInbound, now);
     any |= receive(lane, *lane.ports.inside, Direction::kOutbound, now);
@@ -61,6 +71,14 @@ bool Worker::poll_once(Nanos now) noexcept {
   had_packets_ = any;
   if (now >= next_housekeeping_) housekeeping(now);
   return any;
+}
+
+// The packets among them are flushed by the caller.
+void Worker::take_commands(Nanos now, uint32_t most) noexcept {
+  Command c;
+  for (uint32_t i = 0; i < most && mailbox_.take(c); ++i) {
+    lanes_[c.pair].gateway.command(c, now);
+  }
 }
 
 bool Worker::receive(Lane& lane, pxio::Port& port, Direction direction, Nanos now) noexcept {
@@ -129,6 +147,7 @@ void Worker::housekeeping(Nanos now) noexcept {
 }
 
 void Worker::drain(Nanos now) noexcept {
+  take_commands(now, UINT32_MAX);
   for (Lane& lane : lanes_) {
     for (const Direction d : {Direction::kInbound, Direction::kOutbound}) {
       Ahead& ahead = lane.ahead[pxio::index(d)];

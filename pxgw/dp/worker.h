@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One worker: queue k of both ports of every pair, run to completion. Nothing is shared with other
-// workers; with the control thread only what stands under "worker and control" below.
+// workers; with the control thread only what stands under "worker and control" below, and the mailbox.
 #pragma once
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "pxgw/dp/counters.h"
 #include "pxgw/dp/gateway.h"
+#include "pxgw/dp/mailbox.h"
 #include "pxgw/dp/policy.h"
 #include "pxio/dp/buffers.h"
 #include "pxio/dp/polled.h"
@@ -50,6 +52,10 @@ class alignas(64) Worker final : public pxio::Polled {
   Worker(uint16_t queue, const std::vector<PairPorts>& pairs, const PolicySet& policies,
          const Capacity& capacity, pxio::Buffers buffers);
 
+  // Gives each pair's gateway a stage of its own. Before the first poll.
+  using PairStage = std::function<StageMaker(Mailbox& box, uint8_t pair)>;
+  void add_stage(const PairStage& make);
+
   // Worker thread.
   // The whole path.
   bool poll_once(pxio::Nanos now) noexcept override;
@@ -78,6 +84,8 @@ class alignas(64) Worker final : public pxio::Polled {
   Load load() const noexcept;
 
   uint16_t queue() const noexcept { return queue_; }
+  // Control: its side of it. Wakes nobody.
+  Mailbox& mailbox() noexcept { return mailbox_; }
 
  private:
   // A burst that is received while the one before it is worked on, so that its memory can be fetched
@@ -96,9 +104,13 @@ class alignas(64) Worker final : public pxio::Polled {
   };
   bool receive(Lane& lane, pxio::Port& port, pxio::Direction direction, pxio::Nanos now) noexcept;
 
+  void take_commands(pxio::Nanos now, uint32_t most) noexcept;
+
   static constexpr pxio::Nanos kHousekeeping = std::chrono::milliseconds(1);
+  static constexpr uint32_t kCommandsPerPoll = 8;
 
   const uint16_t queue_;
+  Mailbox mailbox_;
   std::deque<Lane> lanes_;  // a lane doesn't move: the gateway refers to its TxBuffers
   const PolicySet* policies_;
   pxio::Nanos next_housekeeping_{0};

@@ -58,7 +58,7 @@ struct alignas(64) Flow {
   uint8_t old_run = 0;      // consecutive segments that lay behind next_seq
   // Splitting, outbound.
   uint16_t peer_mss = 0;    // as the outside end advertised it
-  uint16_t path_mtu = 0;    // of the outside destination, 0: that of the port
+  uint16_t path_mtu = 0;    // of the outside destination, 0: not known
   EcnMode ecn = EcnMode::kUnknown;
   uint8_t rtx_count = 0;    // times that the segment at out_una was sent again
   uint32_t out_next = 0;    // behind the highest byte sent
@@ -70,6 +70,8 @@ struct alignas(64) Flow {
   bool seq_known : 1 = false;      // next_seq holds
   bool out_known : 1 = false;      // out_next and out_una hold
   bool renewed : 1 = false;        // a SYN came: another connection may be about to take over
+  bool acked_again : 1 = false;    // the outside end said again what it has: others of our segments arrived
+  bool probe_due : 1 = false;      // the path of the next outbound packet is to be probed
   uint8_t fins = 0;                // bit per direction; kReset: RST seen
   uint8_t small_run = 0;           // consecutive segments smaller than full_payload
   uint8_t early = 0;               // packets that left merged, counted up to 255

@@ -136,9 +136,10 @@ std::string Bed::check_balance() {
   expect("packets that the ports saw, or that didn't fit", inside_port_.total + outside_port_.total + lost,
          inside_tx_.pushed_pkts() + outside_tx_.pushed_pkts());
   const uint64_t drops = c.drop_split_checksum + c.drop_split_segments + c.drop_no_buffer +
-                         c.drop_too_big + c.ptb_taken + c.ptb_ignored;
+                         c.drop_too_big + c.ptb_taken + c.ptb_ignored + c.probe_answers +
+                         c.probe_errors + c.probe_taken;
   const uint64_t more = (e.split_out_segs - e.split_in_pkts) + (c.frag_out_pkts - c.frag_in_pkts) +
-                        c.icmp_sent;
+                        c.icmp_sent + c.probe_sent + c.probe_reports;
   const uint64_t fewer = e.merge_out_segs - e.merge_out_merged;
   expect("packets sent", inside_tx_.pushed_pkts() + outside_tx_.pushed_pkts(),
          given_[0] + given_[1] + more - fewer - drops);

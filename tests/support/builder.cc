@@ -165,12 +165,18 @@ Tcp tcp6() {
 }
 
 Frame udp(const Lower& lower, uint16_t sport, uint16_t dport, size_t payload_len) {
+  Bytes payload;
+  for (size_t i = 0; i < payload_len; ++i) payload.push_back(stream_byte(7, static_cast<uint32_t>(i)));
+  return udp(lower, sport, dport, payload);
+}
+
+Frame udp(const Lower& lower, uint16_t sport, uint16_t dport, const Bytes& payload) {
   Bytes b;
   put16(b, sport);
   put16(b, dport);
-  put16(b, static_cast<unsigned>(8 + payload_len));
+  put16(b, static_cast<unsigned>(8 + payload.size()));
   put16(b, 0);
-  for (size_t i = 0; i < payload_len; ++i) b.push_back(stream_byte(7, static_cast<uint32_t>(i)));
+  put(b, payload.data(), payload.size());
   const uint64_t sum = word_sum(b.data(), b.size()) +
                        pseudo_header_sum(lower.version, lower.src, lower.dst, 17, b.size());
   const uint16_t c = internet_checksum(sum);

@@ -117,6 +117,7 @@ Tcp tcp4();
 Tcp tcp6();
 
 Frame udp(const Lower& lower, uint16_t sport, uint16_t dport, size_t payload_len);
+Frame udp(const Lower& lower, uint16_t sport, uint16_t dport, const Bytes& payload);
 
 // An error from `lower.src` to `lower.dst` (addresses of either version) that quotes `quote`, the bytes
 // of an IP packet, cut by the caller. IPv4: type 3 code 4; IPv6: type 2.
