@@ -20,6 +20,9 @@ constexpr uint16_t kBlackHoleSteps[] = {1400, 1280};
 // Times that the oldest segment is sent again without progress before its size is blamed.
 constexpr uint8_t kBlackHoleRepeats = 2;
 
+// Retransmission timeouts are longer on most hosts (Linux: 200 ms and more), probes of a flow's tail shorter.
+constexpr Ticks kTimeout = to_ticks(std::chrono::milliseconds(100));
+
 // How long a destination that an operator asked for is looked out for: the sweep over all flows takes 16 s.
 constexpr Ticks kWatchFor = to_ticks(std::chrono::seconds(20));
 
@@ -54,9 +57,9 @@ void Translator::look_for_black_hole(const Item& it) noexcept {
   if (it.v.ip_len <= kBlackHoleSteps[1]) return;
   const uint16_t current = path_limit(f), assumed = policy_->assumed_path();
   const uint32_t sent = std::min<uint32_t>({it.v.ip_len, current, f.peer_mss + base_headers(it.v)});
-  // Not even one that says what is missing came back since: a timeout, not a lost packet. Where more is sent
-  // than any path is assumed to carry, that is enough; if it was loss, the next probe says so.
-  const bool timeout = !f.acked_again;
+  // Nothing went or came, not even what says that others arrived: a timeout, not a lost packet. Where more is
+  // sent than paths are assumed to carry, that is enough; if it was loss, the next probe says so.
+  const bool timeout = !f.acked_again && it.quiet >= kTimeout;
   f.acked_again = false;
   if (sent > assumed && timeout) return lower_path(it.key, f, assumed);
   if (++f.rtx_count < kBlackHoleRepeats) return;

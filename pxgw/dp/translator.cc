@@ -244,6 +244,7 @@ void Translator::dispatch(Item& it, PktPtr pkt) noexcept {
   // A packet before this one in the burst may have opened the flow.
   if (it.flow == nullptr || it.flow->renewed) learn(it);
   if (it.flow != nullptr) {
+    it.quiet = to_ticks(now_) - it.flow->last_seen;
     it.flow->last_seen = to_ticks(now_);
     if (it.flow->merge_cap > policy_->inside_mtu) set_merge_cap(*it.flow, policy_->inside_mtu);
     note_end(it);

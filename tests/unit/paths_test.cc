@@ -169,6 +169,7 @@ TEST_CASE("Sizes: a timeout on a path above the assumed lowers it at once, and t
   const Tcp t = flow.out(0, flow.jumbo());
   g.bed.out({t, flow.out(flow.jumbo(), flow.jumbo())});
   CHECK(g.bed.outside().size() == 2);
+  g.bed.advance(200ms);
   g.bed.out({t});
   check_split(g.bed.outside(), t, piece_for(flow, 1500));
   const auto reports = g.reports();
@@ -191,7 +192,11 @@ TEST_CASE("Sizes: a lost jumbo among others that arrive doesn't lower the path",
   g.bed.open(flow);
   const Tcp t = flow.out(0, flow.jumbo());
   g.bed.out({t, flow.out(flow.jumbo(), flow.jumbo())});
-  for (int i = 0; i < 3; ++i) g.bed.in({flow.in().ack(t.seq_no)});
+  SECTION("others are acknowledged") {
+    for (int i = 0; i < 3; ++i) g.bed.in({flow.in().ack(t.seq_no)});
+    g.bed.advance(200ms);
+  }
+  SECTION("it comes again before a timeout: a tail probe") { g.bed.advance(20ms); }
   g.bed.forget();
   g.bed.out({t});
   CHECK(g.bed.outside().size() == 1);
