@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 
 from lab.netns import LabError, run, wait_for
@@ -20,11 +21,11 @@ def config_text(outside, inside, control, outside_mtu=1500, inside_mtu=9000, **k
 
 
 class Gateway:
-    def __init__(self, space, binary, outside="kernel:outside", inside="kernel:inside", **keys):
+    def __init__(self, space, binary, outside="kernel:outside", inside="kernel:inside", name="pxgw", **keys):
         self.space, self.binary = space, os.path.abspath(binary)
-        self.control = os.path.join(space.lab.dir, "pxgw.sock")
-        self.config = os.path.join(space.lab.dir, "pxgw.yaml")
-        self.log_path = os.path.join(space.lab.dir, "pxgw.log")
+        self.control = os.path.join(space.lab.dir, f"{name}.sock")
+        self.config = os.path.join(space.lab.dir, f"{name}.yaml")
+        self.log_path = os.path.join(space.lab.dir, f"{name}.log")
         self.ports = (outside, inside)
         self.keys = keys
         self.process = None
@@ -62,6 +63,19 @@ class Gateway:
             if check:
                 raise LabError(f"pxgw stats: {e}\n{self.log(12)}") from e
             return None
+
+    def pmtu(self, *words, codes=(0, 1)):
+        """What `pxgw pmtu` answers."""
+        done = subprocess.run([self.binary, "pmtu", *words, "--json", "--control", self.control],
+                              text=True, capture_output=True)
+        if done.returncode not in codes:
+            raise LabError(f"pxgw pmtu {' '.join(words)}: {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def path_to(self, address):
+        """(state, MTU) of a destination outside."""
+        rows = self.pmtu("show", address)["destinations"]
+        return (rows[0]["state"], rows[0]["mtu"]) if rows else (None, None)
 
     def settled_stats(self, timeout=3):
         """The counters once nothing moves any more: workers publish them about once a millisecond."""

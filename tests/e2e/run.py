@@ -15,6 +15,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "scripts")]
 import bed  # noqa: E402
 import faults  # noqa: E402
 import frames  # noqa: E402
+import jumbo_networks  # noqa: E402
 import live  # noqa: E402
 import options  # noqa: E402
 import paths  # noqa: E402
@@ -25,7 +26,7 @@ from lab.netns import LabError, sweep  # noqa: E402
 # Over whichever ports are asked for.
 SCENARIOS = {**live.SCENARIOS, **options.SCENARIOS, **faults.SCENARIOS, **paths.SCENARIOS,
              **frames.SCENARIOS}
-ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS), **workers.SCENARIOS}
+ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS), **workers.SCENARIOS, **jumbo_networks.SCENARIOS}
 
 
 def arguments():

@@ -126,6 +126,44 @@ TEST_CASE("config: offloads are used unless they are off") {
                  Catch::Contains("ethtool -K a"));
 }
 
+TEST_CASE("config: path MTUs are what the port carries, unless it says otherwise") {
+  const Config plain = parse_config(kPair, "f.yaml");
+  CHECK(!plain.policy.probing.probe);
+  CHECK(plain.policy_of(0).assumed_path() == 1500);
+  const std::string wide =
+      "pairs: [{outside: {device: eth0, mtu: 9000}, inside: {device: eth1, mtu: 9000}}]\n";
+  const Config c = parse_config(wide +
+                                    "pmtu:\n  probe: on\n  answer: [10.0.0.0/8, 'fd00::/8']\n  port: 7000\n"
+                                    "  key_file: /k\n  elephant_bytes: 100000\n  probes_per_second: 3\n"
+                                    "  retry_s: 60\n",
+                                "f.yaml");
+  const PathProbing& p = c.policy.probing;
+  CHECK(p.probe);
+  CHECK(p.answer.size() == 2);
+  CHECK(p.port == 7000);
+  CHECK(p.elephant_bytes == 100000);
+  CHECK(p.retry == std::chrono::seconds(60));
+  CHECK(c.pmtu.key_file == "/k");
+  CHECK(c.pmtu.probes_per_second == 3);
+  CHECK(c.policy_of(0).assumed_path() == 1500);
+  CHECK(parse_config(wide + "pmtu: {assume: 4000}\n", "f.yaml").policy_of(0).assumed_path() == 4000);
+  CHECK_THAT(error_of(wide), Catch::Contains("f.yaml:1: pairs[0]: the inside MTU 9000 is not above") &&
+                                 Catch::Contains("`pmtu.assume` is below both"));
+  CHECK_THAT(error_of("pairs: [{outside: {device: a, mtu: 9000}, inside: {device: b, mtu: 8000}}]\n"
+                      "pmtu: {probe: on}\n"),
+             Catch::Contains("f.yaml:1: pairs[0]: the inside MTU 8000 is below the outside MTU 9000"));
+  CHECK(error_of(kPair + "pmtu: {probe: yes}\n") ==
+        "f.yaml:4: pmtu.probe: 'yes' is not a choice; give off or on");
+  CHECK_THAT(error_of(kPair + "pmtu: {assume: 1279}\n"),
+             Catch::Contains("f.yaml:4: pmtu.assume: 1279 is out of range; give a whole number between 1280 and"));
+  CHECK_THAT(error_of(kPair + "pmtu: {answers: []}\n"), Catch::Contains("pmtu.answers: unknown key; known here: "
+                                                                         "probe, assume, answer"));
+  CHECK_THAT(error_of(kPair + "exclude: [10.0.0.0/8]\npmtu: {answer: [10.1.0.0/16]}\n"),
+             Catch::Contains("f.yaml:5: pmtu.answer[0]: `exclude` takes out all of 10.1.0.0/16 (line 4)"));
+  CHECK_THAT(system_error_of(kPair + "pmtu: {key_file: /nowhere/key}\n"),
+             Catch::Contains("f.yaml:4: pmtu.key_file: /nowhere/key: can't be read"));
+}
+
 TEST_CASE("config: devices are told apart by their form") {
   const auto kind = [](const std::string& device, const std::string& want_device) {
     const Config c =
@@ -283,6 +321,11 @@ TEST_CASE("config: what a running gateway takes over") {
   CHECK(change(kPair + "workers: 2\n") == "workers");
   CHECK(change(kPair + "cpus: [0]\n") == "cpus");
   CHECK(change(kPair + "idle: sleep\n") == "idle");
+  CHECK(change(kPair + "pmtu: {assume: 1400, elephant_bytes: 70000, probes_per_second: 1, retry_s: 10}\n").empty());
+  CHECK(change(kPair + "pmtu: {probe: on}\n") == "pmtu.probe");
+  CHECK(change(kPair + "pmtu: {answer: [10.0.0.0/8]}\n") == "pmtu.answer");
+  CHECK(change(kPair + "pmtu: {port: 7}\n") == "pmtu.port");
+  CHECK(change(kPair + "pmtu: {key_file: /k}\n") == "pmtu.key_file");
   CHECK(change(kPair + "control: /x\n") == "control");
   CHECK(change(kPair + "flows: 2048\n") == "flows");
   CHECK(change(kPair + "buffers: {small: 2048}\n") == "buffers");

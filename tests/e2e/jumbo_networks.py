@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two networks of jumbo frames behind a gateway each, with 9000 B between these: probed, found, used, and
+given up in time when the path shrinks.
+
+    host 1 -- 9000 B -- gateway 1 -- 9000 B -- router -- 9000 B -- gateway 2 -- 9000 B -- host 2
+"""
+import os
+import select
+import socket
+import threading
+import time
+
+from bed import MB, TAG, Failure, need
+from capture import Capture, bad_checksums, stop_captures
+from lab.gateway import Gateway, difference
+from lab.netns import Lab, wait_for
+from lab.transfer import Transfer
+
+SCENARIOS = {}
+PORT = 5000
+BLOCK = bytes(range(251)) * 1044  # 262044 B, of a prime period
+
+
+def name(number, family):
+    return {4: f"10.9.{number}.2", 6: f"fd09:{number}::2"}[family]
+
+
+class Networks:
+    """answer: whether the gateways answer probes for their hosts; else hosts may run `fpmtud serve`."""
+
+    def __init__(self, options, *, family=4, answer=True, key=False, silent=False, keys=None):
+        self.options, self.family, self.silent = options, family, silent
+        self.lab = lab = Lab(TAG)
+        self.captures = []
+        try:
+            self.router = lab.host("router")
+            self.router.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
+            self.hosts, self.gates = [], []
+            for n in (1, 2):
+                host, space = lab.host(f"in{n}"), lab.bump(f"gw{n}")
+                lab.veth(host, "eth0", space, "inside", 9000)
+                lab.veth(self.router, f"r{n}", space, "outside", 9000)
+                self.router.ip(f"addr add 10.9.{n}.1/24 dev r{n}")
+                self.router.ip6(f"addr add fd09:{n}::1/64 dev r{n} nodad")
+                host.ip(f"addr add 10.9.{n}.2/24 dev eth0", f"route add default via 10.9.{n}.1")
+                host.ip6(f"addr add fd09:{n}::2/64 dev eth0 nodad", f"route add default via fd09:{n}::1")
+                self.hosts.append(host)
+                pmtu = ["probe: on", "elephant_bytes: 65536"]
+                if answer:
+                    pmtu.append(f'answer: [10.9.{n}.0/24, "fd09:{n}::/64"]')
+                if key:
+                    path = f"{lab.dir}/key"
+                    with open(path, "w") as f:
+                        f.write("0123456789abcdef0123456789abcdef\n")
+                    os.chmod(path, 0o600)
+                    pmtu.append(f"key_file: {path}")
+                self.gates.append(Gateway(space, options.pxgw, name=f"pxgw{n}", outside_mtu=9000,
+                                          pmtu="{" + ", ".join(pmtu) + "}", **(keys or {})))
+            if silent:
+                self.router.run("iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP")
+                self.router.run("ip6tables", "-A", "OUTPUT", "-p", "icmpv6", "--icmpv6-type", "packet-too-big",
+                                "-j", "DROP")
+            for g in self.gates:
+                g.start()
+        except BaseException:
+            lab.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, _):
+        if kind is not None:
+            for g in self.gates:
+                print(f"--- log of {g.control}\n{g.log()}")
+                stats = g.stats(check=False)
+                print({k: v for k, v in stats["gateway"].items() if v} if stats else "no counters")
+                try:
+                    print(g.pmtu("list"))
+                except Exception as e:  # noqa: BLE001
+                    print(e)
+        self.lab.close()
+
+    def transfer(self, size=4 * MB, conns=1, way="up"):
+        """Host 1 connects to host 2; "up" is from 1 to 2."""
+        t = Transfer(self.hosts[1], name(2, self.family), self.hosts[0], up=size if way == "up" else 0,
+                     down=size if way == "down" else 0, conns=conns, timeout=60, port=PORT)
+        result = t.result()
+        need(result["intact"], "the bytes did not arrive: " + "; ".join(result["faults"][:5]))
+        return result
+
+    def wait_for_paths(self, mtu, timeout=10):
+        for n in (1, 2):
+            gate, to = self.gates[n - 1], name(3 - n, self.family)
+            try:
+                wait_for(lambda: gate.path_to(to) == ("confirmed", mtu), timeout, f"gateway {n} finding {mtu} B")
+            except Exception as e:
+                raise Failure(f"{e}: {gate.pmtu('show', to)}") from e
+
+    def shares(self, capture):
+        """Of the TCP payload between the gateways, the share in packets above 8000 B, and the largest frame."""
+        large = whole = largest = 0
+        for f in capture.frames():
+            largest = max(largest, f.length)
+            if f.length < 200:
+                continue
+            whole += f.length
+            large += f.length if f.length > 8000 else 0
+        return large / max(whole, 1), largest
+
+    def finish(self):
+        for g in self.gates:
+            stats = g.settled_stats()
+            need(stats["unaccounted"] == 0, f"{stats['unaccounted']} packets are unaccounted for")
+            for w in stats["workers"]:
+                need(w["commands_dropped"] == 0 and w["reports_dropped"] == 0, f"messages were lost: {w}")
+            code = g.stop()
+            need(code == 0, f"pxgw ended with {code}\n{g.log(8)}")
+
+
+class Streams:
+    """Connections both ways that send steadily; the longest time that one received nothing."""
+
+    def __init__(self, networks, conns=4):
+        self.over = threading.Event()
+        self.gap = [0.0] * (2 * conns)
+        self.bytes = [0] * (2 * conns)
+        self.at = [0.0] * (2 * conns)
+        self.fault = None
+        self.marked = False
+        senders, receivers = [], []
+        for n in (0, 1):  # connections from this host send
+            with networks.hosts[1 - n].entered():
+                listener = socket.create_server((name(2 - n, networks.family), PORT + 1 + n), backlog=conns,
+                                                family=socket.AF_INET if networks.family == 4 else socket.AF_INET6)
+            with networks.hosts[n].entered():
+                for _ in range(conns):
+                    s = socket.create_connection((name(2 - n, networks.family), PORT + 1 + n), timeout=5)
+                    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    s.setblocking(False)
+                    senders.append(s)
+                    receivers.append(listener.accept()[0])
+            listener.close()
+        self.threads = [threading.Thread(target=f, args=(x,), daemon=True)
+                        for f, x in ((self._send, senders), (self._receive, receivers))]
+        for t in self.threads:
+            t.start()
+
+    def _send(self, sockets):
+        sent = [0] * len(sockets)
+        while not self.over.is_set():
+            for i, s in enumerate(sockets):
+                at = sent[i] % 251
+                try:
+                    sent[i] += s.send(BLOCK[at:at + 40000])
+                except BlockingIOError:
+                    pass
+                except OSError as e:
+                    self.fault = str(e)
+                    return
+            time.sleep(0.005)
+        for s in sockets:
+            s.close()
+
+    def _receive(self, sockets):
+        index = {s: i for i, s in enumerate(sockets)}
+        while not self.over.is_set():
+            ready, _, _ = select.select(sockets, [], [], 0.05)
+            now = time.monotonic()
+            for s in ready:
+                i = index[s]
+                data = s.recv(len(BLOCK) - 251)
+                at = self.bytes[i] % 251
+                if data != BLOCK[at:at + len(data)]:
+                    self.fault = f"connection {i}: wrong bytes after {self.bytes[i]}"
+                    return
+                if self.marked and self.at[i]:
+                    self.gap[i] = max(self.gap[i], now - self.at[i])
+                self.bytes[i] += len(data)
+                self.at[i] = now
+        for s in sockets:
+            s.close()
+
+    def mark(self):
+        """From now on gaps count."""
+        self.marked = True
+
+    def finish(self):
+        now = time.monotonic()
+        still = max(now - at for at in self.at)
+        self.over.set()
+        for t in self.threads:
+            t.join(5)
+        need(self.fault is None, f"{self.fault}")
+        return max(max(self.gap), still)
+
+
+def unsplit(family, **how):
+    def scenario(options):
+        with Networks(options, family=family, **how) as net:
+            net.transfer(2 * MB)
+            net.wait_for_paths(9000)
+            before = [g.settled_stats() for g in net.gates]
+            capture = Capture(net.router, "between", "r2")
+            for way in ("up", "down"):
+                net.transfer(20 * MB, 2, way)
+            stop_captures(capture)
+            share, largest = net.shares(capture)
+            print(f"  {100 * share:.1f} % of the bytes between the gateways in packets above 8000 B, "
+                  f"the largest frame {largest} B")
+            need(share >= 0.95, f"only {100 * share:.1f} % of the bytes went in jumbos")
+            need(largest == 9014, f"the largest frame has {largest} B, not 9014")
+            (bad,) = bad_checksums([capture])
+            need(not bad, f"{len(bad)} packets with a bad checksum: {bad[:3]}")
+            for g, was in zip(net.gates, before):
+                did = difference(g.settled_stats(), was)
+                # A timeout on a machine that is busy lowers a path until it is measured anew.
+                need(did["engine"]["split_in_pkts"] == 0 or did["gateway"]["pmtu_lowered"],
+                     "jumbos were split although the path takes them")
+                row = g.pmtu("list")["destinations"][0]
+                print(f"  {row['destination']}: {row['mtu']}, {row['round_trips']} round trip(s), "
+                      f"{row['took_ms']:.1f} ms")
+            net.finish()
+    return scenario
+
+
+def shrinks(family, silent):
+    """Eight connections under way, four each way; none may stand still for a second."""
+    def scenario(options):
+        with Networks(options, family=family, silent=silent) as net:
+            net.transfer(2 * MB)
+            net.wait_for_paths(9000)
+            streams = Streams(net)
+            time.sleep(1)
+            streams.mark()
+            net.router.ip("link set dev r2 mtu 1500")
+            time.sleep(4)
+            gap = streams.finish()
+            print(f"  the longest time that a connection received nothing: {gap:.3f} s")
+            need(gap < 1, f"a connection stood still for {gap:.2f} s")
+            for g in net.gates:
+                need(g.stats()["gateway"]["pmtu_lowered"] > 0, "no path was lowered")
+            net.wait_for_paths(1500)
+            result = net.transfer(4 * MB)
+            need(result["seconds"] < 5, f"a new connection took {result['seconds']:.1f} s for 4 MB")
+            # And back: only a probe raises it.
+            net.router.ip("link set dev r2 mtu 9000")
+            for n in (1, 2):
+                net.gates[n - 1].pmtu("probe", name(3 - n, family))
+            net.wait_for_paths(9000)
+            net.finish()
+    return scenario
+
+
+def no_responder(options):
+    """Nobody answers: paths carry what is assumed, nothing stalls, and the probes stop."""
+    with Networks(options, answer=False) as net:
+        net.transfer(2 * MB)
+        wait_for(lambda: net.gates[0].path_to(name(2, 4))[0] == "silent", 15, "giving up")
+        sent = [g.settled_stats()["gateway"]["probe_sent"] for g in net.gates]
+        capture = Capture(net.router, "between", "r2")
+        net.transfer(10 * MB)
+        stop_captures(capture)
+        need(capture.largest() <= 1514, f"a frame of {capture.largest()} B on a path that wasn't probed")
+        need(sent == [g.settled_stats()["gateway"]["probe_sent"] for g in net.gates], "it goes on probing")
+        net.finish()
+
+
+for _family in (4, 6):
+    SCENARIOS[f"jumbo_networks_ipv{_family}"] = unsplit(_family)
+    for _silent in (False, True):
+        SCENARIOS[f"jumbo_networks_shrink_{'silent' if _silent else 'icmp'}_ipv{_family}"] = shrinks(_family, _silent)
+SCENARIOS["jumbo_networks_key"] = unsplit(4, key=True)
+SCENARIOS["jumbo_networks_two_workers"] = unsplit(4, keys={"workers": 2})
+SCENARIOS["jumbo_networks_no_responder"] = no_responder
