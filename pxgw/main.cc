@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include "pxgw/ctl/caravan_command.h"
 #include "pxgw/ctl/pmtu_command.h"
 #include "pxgw/ctl/run.h"
 #include "pxgw/ctl/stats_command.h"
@@ -48,6 +49,7 @@ int main(int argc, char** argv) {
   pxgw::add_check(app, exit_code);
   pxgw::add_stats(app, exit_code);
   pxgw::add_pmtu(app, exit_code);
+  pxgw::add_caravan(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

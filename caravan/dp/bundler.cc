@@ -222,6 +222,8 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
     s.unproved = false;
   }
   ++count_.bundle_in;
+  // The oldest makes room; it may be this one's pair.
+  if (held_datagrams_ >= limits_.max_held) flush(links_[0].next, End::kCount, now);
   if (fresh_n_ == fresh_.size()) end_burst(now);
   fresh_[fresh_n_++] = slot;
   if (s.count == 0) {
@@ -265,6 +267,7 @@ void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noe
   links_[l.prev].next = slot;
   links_[0].prev = slot;
   ++held_;
+  held_datagrams_ += pkt != nullptr;
 }
 
 void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
@@ -273,6 +276,7 @@ void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
     s.sum = pxio::fold(uint64_t{s.sum} + (s.size % 2 != 0 ? pxio::swap_odd(sum) : sum));
   }
   ++s.count;
+  held_datagrams_ += pkt != nullptr;
   s.size = static_cast<uint16_t>(s.size + f.record());
   if (pkt == nullptr) {
     s.buffers = static_cast<uint16_t>(s.buffers + f.segs);
@@ -354,6 +358,7 @@ void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
     (head != nullptr ? count_.bundle_out_datagrams : count_.observed_datagrams) += n;
   }
   if (head == nullptr) return;
+  held_datagrams_ -= n;
   if (n > 1) {
     s.count = n;
     finish(s, limits_.port);

@@ -30,6 +30,7 @@ class Bundler {
     pxio::Nanos hold = std::chrono::microseconds(50);  // 0: nothing is held beyond its burst
     uint16_t mtu = 9000;                               // inside: no caravan is larger
     uint16_t max_segs = 64;                            // buffers that the inside port takes in one packet
+    uint32_t max_held = 8192;                          // datagrams, over all pairs
     uint8_t max_datagrams = kMaxDatagrams;
     uint16_t port = kDefaultPort;
     bool observe = false;  // nothing is bundled, for no host; what would be is counted
@@ -59,7 +60,8 @@ class Bundler {
   // Flushes first where that matters. `ports` are never bundled, at most 64 of them.
   void set_limits(const Limits& limits, pxio::Nanos now) noexcept;
   void set_tunnel_ports(std::span<const uint16_t> ports) noexcept;
-  uint32_t held() const noexcept { return held_; }
+  uint32_t held() const noexcept { return held_; }             // caravans
+  uint32_t held_datagrams() const noexcept { return held_datagrams_; }
 
  private:
   // Why a held caravan left; the order is that of kEndCounter.
@@ -115,7 +117,7 @@ class Bundler {
   uint64_t secret_;
   uint32_t mask_;  // of sets
   uint32_t hold_us_ = 0;
-  uint32_t held_ = 0;
+  uint32_t held_ = 0, held_datagrams_ = 0;
   pxio::ZeroedArray<Slot> slots_;  // from 1
   pxio::ZeroedArray<Link> links_;
   std::array<uint64_t, 1024> tunnels_{};

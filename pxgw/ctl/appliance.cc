@@ -44,8 +44,10 @@ pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
   return o;
 }
 
-pxio::FlowHash make_flow_hash() {
+pxio::FlowHash make_flow_hash(const Config& c) {
   pxio::FlowHash hash;
+  // The fragments of a probe and the unfragmented ones are counted together.
+  if (c.policy.probing.probe || !c.policy.probing.answer.empty()) hash.by_address[0] = c.policy.probing.port;
   if (getrandom(&hash.secret, sizeof hash.secret, 0) != sizeof hash.secret)
     throw std::runtime_error("the system gives no random numbers");
   return hash;
@@ -83,6 +85,7 @@ BufferPlan plan_buffers(const Config& c) {
   for (const PairConfig& p : c.pairs) {
     // A held packet consists of as many small buffers as full segments fit into the inside MTU.
     held += kHeldPackets * (p.inside.mtu / 1300u + 1);
+    if (c.policy.caravans.mode == Caravans::Mode::kOn) held += CaravanStage::kMostHeld;
     // Where a NIC merges, into large buffers, those are held: it leaves two apart at most that would fit.
     if (p.outside.kind != PortConfig::Kind::kKernel && p.outside.offloads.lro) held_large += 2 * kHeldPackets;
     // Buffers of either pool may wait in any ring.
@@ -113,7 +116,7 @@ Capacity capacity_of(const Config& c) {
   return capacity;
 }
 
-Appliance::Appliance(const Config& config) : config_(config), flow_hash_(make_flow_hash()) {
+Appliance::Appliance(const Config& config) : config_(config), flow_hash_(make_flow_hash(config)) {
   sched_getaffinity(0, sizeof cpus_, &cpus_);
   const BufferPlan plan = plan_buffers(config_);
   log(Level::kInfo, "{}", pxio::start_eal(eal_options(config_, plan)));
@@ -184,7 +187,24 @@ std::unique_ptr<const PolicySet> Appliance::make_policies(const Config& c) const
   return set;
 }
 
+// Caravans last: they leave nothing for later ones.
+void Appliance::add_stages(Worker& worker) {
+  const PathProbing& p = config_.policy.probing;
+  if (p.probe || !p.answer.empty())
+    worker.add_stage([this](Mailbox& box, uint8_t pair) -> StageMaker {
+      return [&box, pair, this](const Stage::Context& c) {
+        return std::make_unique<ProbeStage>(c, box, pair, probe_key_);
+      };
+    });
+  if (config_.policy.caravans.mode != Caravans::Mode::kOff)
+    worker.add_stage([this](Mailbox&, uint8_t pair) -> StageMaker {
+      const CaravanStage::Ports ports{ports_[2u * pair + 1].port->max_tx_segs(), ports_[2u * pair].port->max_tx_segs()};
+      return [ports, this](const Stage::Context& c) { return std::make_unique<CaravanStage>(c, *caravan_hosts_, ports); };
+    });
+}
+
 void Appliance::start_workers() {
+  make_caravan_hosts();
   if (!config_.pmtu.key_file.empty()) probe_key_ = fpmtud::read_key(config_.pmtu.key_file);
   policies_.push_back(make_policies(config_));
   std::vector<PairPorts> pairs;
@@ -195,13 +215,7 @@ void Appliance::start_workers() {
     try {
       workers_.push_back(
           std::make_unique<Worker>(q, pairs, *policies_.back(), capacity, pools_->buffers()));
-      const PathProbing& p = config_.policy.probing;
-      if (p.probe || !p.answer.empty())
-        workers_.back()->add_stage([this](Mailbox& box, uint8_t pair) -> StageMaker {
-          return [&box, pair, this](const Stage::Context& c) {
-            return std::make_unique<ProbeStage>(c, box, pair, probe_key_);
-          };
-        });
+      add_stages(*workers_.back());
     } catch (const std::bad_alloc&) {
       throw std::runtime_error(
           fmt::format("flows: no memory for {} flows; give fewer", config_.flows));
@@ -222,6 +236,7 @@ void Appliance::start_workers() {
 }
 
 void Appliance::apply(const Config& config) {
+  set_caravan_hosts(config);
   ++generation_;
   policies_.push_back(make_policies(config));
   prober_->set_options(prober_options(config));

@@ -15,6 +15,7 @@
 #include "pxgw/ctl/stats.h"
 #include "pxgw/ctl/tx_watchdog.h"
 #include "pxgw/ctl/worker_watchdog.h"
+#include "pxgw/dp/caravan_stage.h"
 #include "pxgw/dp/fan_out.h"
 #include "pxgw/dp/worker.h"
 #include "pxio/ctl/eal.h"
@@ -55,6 +56,9 @@ class Appliance {
   // Answers {"what": "list" | "show" | "probe" | "flush", "to": address}. Throws std::runtime_error.
   Json pmtu(const Json& request);
 
+  // Answers {"what": "hosts"}. Throws std::runtime_error.
+  Json caravan(const Json& request) const;
+
   // Looks after the ports; once a second or so.
   void watch();
 
@@ -74,6 +78,9 @@ class Appliance {
   std::unique_ptr<const PolicySet> make_policies(const Config& config) const;
   PathProber::Options prober_options(const Config& config) const;
   void start_prober();
+  void make_caravan_hosts();
+  void set_caravan_hosts(const Config& config);
+  void add_stages(Worker& worker);
   bool tell(uint16_t worker, const Command& c);
   bool transmit(uint16_t worker, uint8_t pair, std::span<const uint8_t> frame);
 
@@ -85,6 +92,8 @@ class Appliance {
   std::vector<NamedPort> ports_;  // outside and inside of each pair, in turn
   TxWatchdog watchdog_;           // of them, in the same order
   std::vector<std::unique_ptr<const PolicySet>> policies_;  // the last one is current
+  std::unique_ptr<CaravanHosts> caravan_hosts_;
+  std::vector<Prefix> configured_hosts_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::unique_ptr<PollThread>> threads_;  // one a worker
   FanOut fan_out_;

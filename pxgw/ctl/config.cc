@@ -147,10 +147,11 @@ class Reader {
   explicit Reader(Config& c) : c_(c), p_(c.policy) {}
 
   void read(const Value& top) {
+    set_caravan_defaults(p_);
     top.map(
         "pairs, workers, cpus, hold_us, idle, include, exclude, jumbo, safe_mtu, "
         "max_split_segments, early_merge, icmp, flows, "
-        "flow_timeout_s, pmtu_timeout_s, pmtu, control, buffers, eal",
+        "flow_timeout_s, pmtu_timeout_s, pmtu, caravan, control, buffers, eal",
         [this](const std::string& name, const Value& v) {
           return key(name, v) || policy_key(name, v);
         });
@@ -241,6 +242,8 @@ class Reader {
       read_icmp(v, p_);
     else if (name == "flow_timeout_s")
       p_.flow_timeout = std::chrono::seconds(v.number(10, 86400, "s"));
+    else if (name == "caravan")
+      read_caravan(v, c_);
     else if (name == "pmtu")
       read_pmtu(v, c_, answer_);
     else if (name == "pmtu_timeout_s")

@@ -72,6 +72,12 @@ struct PmtuConfig {
   int key_line = 0;
 };
 
+// `caravan`, as far as it isn't in Policy::caravans.
+struct CaravanConfig {
+  std::vector<Prefix> hosts;   // addresses
+  uint32_t max_hosts = 4096;   // registered at once
+};
+
 struct Config {
   enum class Idle : uint8_t { kSpin, kSleep };
   enum class Pages : uint8_t { kAuto, kYes, kNo };
@@ -89,6 +95,7 @@ struct Config {
   uint32_t memory_mb = 0;  // 0: computed
   std::vector<std::string> eal_extra;
   PmtuConfig pmtu;
+  CaravanConfig caravan;
   Policy policy;  // what all pairs share; the MTUs are each pair's own
 
   Policy policy_of(size_t pair) const;

@@ -166,6 +166,10 @@ std::string needs_restart(const Config& opened, const Config& next) {
   if (now.probe != then.probe) return "pmtu.probe";
   if (now.port != then.port) return "pmtu.port";
   if (now.answer != then.answer) return "pmtu.answer";
+  if (opened.caravan.max_hosts != next.caravan.max_hosts) return "caravan.max_hosts";
+  // Stages are there from the start, or not at all.
+  if ((opened.policy.caravans.mode == Caravans::Mode::kOff) != (next.policy.caravans.mode == Caravans::Mode::kOff))
+    return "caravan.mode";
   if (opened.pmtu.key_file != next.pmtu.key_file) return "pmtu.key_file";
   if (opened.small_buffers != next.small_buffers || opened.large_buffers != next.large_buffers)
     return "buffers";

@@ -113,6 +113,9 @@ std::vector<ListedPrefix> read_prefixes(const Value& v);
 
 // The value of `pairs`.
 std::vector<PairConfig> read_pairs(const Value& v);
+// The value of `caravan`, and what stands without it.
+void read_caravan(const Value& v, Config& c);
+void set_caravan_defaults(Policy& p);
 // The value of `pmtu`; the prefixes of `answer` are returned in `answer`.
 void read_pmtu(const Value& v, Config& c, std::vector<ListedPrefix>& answer);
 

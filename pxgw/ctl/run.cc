@@ -162,8 +162,9 @@ class Runner {
       exchange();  // what was asked for begins at once
       return answer;
     }
+    if (cmd != request.end() && *cmd == "caravan") return appliance_.caravan(request);
     if (cmd == request.end() || *cmd != "stats")
-      return {{"error", "unknown command; known: stats, pmtu"}};
+      return {{"error", "unknown command; known: stats, pmtu, caravan"}};
     Json j = appliance_.stats();
     j["pid"] = getpid();
     j["config"] = options_.config;

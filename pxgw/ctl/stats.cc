@@ -30,6 +30,12 @@ constexpr Description kGateway[] = {
 #include "pxgw/dp/counters.def"
 #undef PX_COUNTER
 };
+constexpr Description kCaravan[] = {
+#define PX_COUNTER(name, unit, sentence) \
+  {#name, unit, sentence, [](const Counters& c) { return c.caravan.name; }},
+#include "caravan/dp/counters.def"
+#undef PX_COUNTER
+};
 constexpr Description kEngine[] = {
 #define PX_COUNTER(name, unit, sentence) \
   {#name, unit, sentence, [](const Counters& c) { return c.engine.name; }},
@@ -57,6 +63,7 @@ constexpr Group kGroups[] = {
     {"Dropped", {"drop_"}, "Packets that were lost in the gateway, by reason."},
     {"Path MTU and fragments", {"frag_", "icmp_", "ptb_", "pmtu_", "probe_"}, ""},
     {"Flows", {"flow_"}, ""},
+    {"Caravans", {"bundle_", "unbundle_", "observed_", "spaced", "hello_"}, ""},
 };
 
 const Group* group_of(std::string_view name) {
@@ -176,6 +183,7 @@ class Table {
     };
     for (const Description& d : kEngine) row(d);
     for (const Description& d : kGateway) row(d);
+    for (const Description& d : kCaravan) row(d);
   }
 
   void hold() {
@@ -215,6 +223,7 @@ Json to_json(const Counters& c) {
   Json j;
   for (const Description& d : kGateway) j["gateway"][std::string(d.name)] = d.get(c);
   for (const Description& d : kEngine) j["engine"][std::string(d.name)] = d.get(c);
+  for (const Description& d : kCaravan) j["caravan"][std::string(d.name)] = d.get(c);
   j["sizes"]["upper_bounds"] = kSizeBounds;
   for (size_t d = 0; d < 2; ++d) {
     Json& side = j["sizes"][d == 0 ? "inbound" : "outbound"];
@@ -224,7 +233,7 @@ Json to_json(const Counters& c) {
   Json below = Json::array();
   for (size_t k = 0; k + 1 < kHoldBins; ++k) below.push_back(1u << k);
   j["hold"] = {{"below_us", below}, {"packets", c.hold}};
-  j["state"] = {{"flows", c.flows}, {"held_pkts", c.held_pkts}, {"handshakes", c.handshakes}};
+  j["state"] = {{"flows", c.flows}, {"held_pkts", c.held_pkts}, {"handshakes", c.handshakes}, {"caravan_held", c.caravan_held}};
   const auto y = yield_pct(c);
   j["yield_pct"] = y ? Json(*y) : Json(nullptr);
   j["unaccounted"] = unaccounted(c);
@@ -249,6 +258,9 @@ Counters counters_from_json(const Json& j) {
 #define PX_COUNTER(name, unit, sentence) get(child(j, "gateway"), #name, c.name);
 #include "pxgw/dp/counters.def"
 #undef PX_COUNTER
+#define PX_COUNTER(name, unit, sentence) get(child(j, "caravan"), #name, c.caravan.name);
+#include "caravan/dp/counters.def"
+#undef PX_COUNTER
 #define PX_COUNTER(name, unit, sentence) get(child(j, "engine"), #name, c.engine.name);
 #include "pxio/dp/counters.def"
 #undef PX_COUNTER
@@ -262,6 +274,7 @@ Counters counters_from_json(const Json& j) {
   get(state, "flows", c.flows);
   get(state, "held_pkts", c.held_pkts);
   get(state, "handshakes", c.handshakes);
+  get(state, "caravan_held", c.caravan_held);
   return c;
 }
 
@@ -286,11 +299,15 @@ int64_t unaccounted(const Counters& c) noexcept {
   const uint64_t made =
       (e.split_out_segs - e.split_in_pkts) + (c.frag_out_pkts - c.frag_in_pkts) + c.icmp_sent +
       c.probe_sent + c.probe_reports;
-  const uint64_t merged_away = e.merge_out_segs - e.merge_out_merged;
+  const caravan::Counters& b = c.caravan;
+  // A caravan that was refused became nothing.
+  const uint64_t unbundled = b.unbundle_out - b.unbundle_in;
+  const uint64_t merged_away =
+      e.merge_out_segs - e.merge_out_merged + b.bundle_out_datagrams - b.bundle_out_caravans;
   const uint64_t dropped = c.drop_split_checksum + c.drop_split_segments + c.drop_no_buffer +
                            c.drop_too_big + c.ptb_taken + c.ptb_ignored + c.probe_answers +
-                           c.probe_errors + c.probe_taken;
-  return static_cast<int64_t>(received + made - merged_away - segs_held - dropped - sent);
+                           c.probe_errors + c.probe_taken + c.drop_hello + c.drop_caravan_foreign + c.caravan_held;
+  return static_cast<int64_t>(received + made + unbundled - merged_away - segs_held - dropped - sent);
 }
 
 std::string summary(const Counters& c, const SummaryOptions& options) {
@@ -313,6 +330,7 @@ std::string describe_counters() {
     };
     for (const Description& d : kEngine) row(d);
     for (const Description& d : kGateway) row(d);
+    for (const Description& d : kCaravan) row(d);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "caravan/dp/counters.h"
 #include "pxio/dp/counters.h"
 #include "pxio/dp/tx_buffer.h"
 
@@ -18,11 +19,13 @@ struct Counters {
 #include "pxgw/dp/counters.def"
 #undef PX_COUNTER
   pxio::Counters engine;
+  caravan::Counters caravan;
   // Packets by size, as they came and as they left; index: pxio::Direction.
   std::array<pxio::SizeHistogram, 2> size_in{}, size_out{};
   std::array<uint64_t, kHoldBins> hold{};
   // State at the time of the copy.
   uint64_t flows = 0, held_pkts = 0, handshakes = 0;
+  uint64_t caravan_held = 0;  // datagrams
 };
 static_assert(sizeof(Counters) % sizeof(uint64_t) == 0);
 

@@ -41,6 +41,16 @@ struct PathProbing {
   std::vector<Prefix> answer;  // inside hosts for which the gateway answers probes
 };
 
+// Bundles of UDP datagrams towards inside hosts that take them.
+struct Caravans {
+  enum class Mode : uint8_t { kOff, kObserve, kOn };
+  Mode mode = Mode::kOff;
+  bool hello = true;        // hosts may register themselves
+  uint16_t port = 7475;
+  pxio::Nanos spacing{0};   // between datagrams of one caravan from inside, on their way out
+  std::vector<uint16_t> tunnels;  // ports that are never bundled
+};
+
 struct Policy {
   uint16_t inside_mtu = 9000;   // IP packet sizes
   uint16_t outside_mtu = 1500;  // of the port
@@ -71,6 +81,7 @@ struct Policy {
   std::optional<std::array<uint8_t, 4>> icmp_from4;
   std::optional<std::array<uint8_t, 16>> icmp_from6;
   uint32_t icmp_per_second = 100;
+  Caravans caravans;
   pxio::Nanos flow_timeout = std::chrono::seconds(600);
   pxio::Nanos pmtu_timeout = std::chrono::seconds(600);  // RFC 1191, section 6.3
   PathProbing probing;

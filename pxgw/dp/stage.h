@@ -19,6 +19,8 @@
 
 namespace pxgw {
 
+class Translator;
+
 class Stage {
  public:
   struct Packet {
@@ -34,6 +36,7 @@ class Stage {
     pxio::TxBuffer& to_inside;
     pxio::TxBuffer& to_outside;
     Counters& count;
+    Translator& translator;
   };
 
   virtual ~Stage() = default;
@@ -46,6 +49,7 @@ class Stage {
   virtual void flush_expired(pxio::Nanos) noexcept {}
   virtual std::optional<pxio::Nanos> next_deadline() const noexcept { return {}; }
   virtual void housekeeping(pxio::Nanos) noexcept {}
+  virtual void count() noexcept {}  // brings its counters up to date
   virtual void drain(pxio::Nanos) noexcept {}
   virtual void apply(const Policy&, pxio::Nanos) noexcept {}
   virtual void command(const Command&, pxio::Nanos) noexcept {}

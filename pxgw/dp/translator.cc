@@ -166,6 +166,21 @@ void Translator::offer(PktPtr pkt, Item& it) noexcept {
   offered_items_[offered_n_++] = &it;
 }
 
+PktPtr Translator::fit(PktPtr pkt, const PacketView& v, Direction d) noexcept {
+  Item it;
+  it.v = v;
+  it.dir = d;
+  if (const uint16_t mtu = whole_limit(it, *pkt); v.ip_len > mtu) too_big(std::move(pkt), it, mtu);
+  return pkt;
+}
+
+void Translator::pass_on(PktPtr pkt, const PacketView& v, Direction d) noexcept {
+  Item it;
+  it.v = v;
+  it.dir = d;
+  pass_opaque(std::move(pkt), it);
+}
+
 void Translator::run_stages() noexcept {
   for (const auto& stage : stages_) {
     stage->process({offered_.data(), offered_n_}, now_);
@@ -616,6 +631,7 @@ void Translator::apply(const Policy& policy, Nanos now) noexcept {
 }
 
 const Counters& Translator::counters() noexcept {
+  for (const auto& stage : stages_) stage->count();
   count_.to_inside_pkts = inside_.pushed_pkts();
   count_.to_inside_bytes = inside_.pushed_bytes();
   count_.to_outside_pkts = outside_.pushed_pkts();

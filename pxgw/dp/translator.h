@@ -30,8 +30,13 @@ class Translator {
   Translator(const Policy& policy, const Capacity& capacity, pxio::Buffers buffers,
              pxio::TxBuffer& to_inside, pxio::TxBuffer& to_outside);
   void add_stage(const StageMaker& make) {
-    stages_.push_back(make({*policy_, buffers_, inside_, outside_, count_}));
+    stages_.push_back(make({*policy_, buffers_, inside_, outside_, count_, *this}));
   }
+  // For stages that send what must keep its order to other packets. The packet, if its way takes it whole;
+  // else nothing: it has left in fragments, or its sender was told.
+  pxio::PktPtr fit(pxio::PktPtr pkt, const pxio::PacketView& v, pxio::Direction d) noexcept;
+  // What no stage wants leaves as it came.
+  void pass_on(pxio::PktPtr pkt, const pxio::PacketView& v, pxio::Direction d) noexcept;
   void flush_expired(pxio::Nanos now) noexcept;
   std::optional<pxio::Nanos> next_deadline() const noexcept;
   void drain(pxio::Nanos now) noexcept;

@@ -137,10 +137,11 @@ std::string Bed::check_balance() {
          inside_tx_.pushed_pkts() + outside_tx_.pushed_pkts());
   const uint64_t drops = c.drop_split_checksum + c.drop_split_segments + c.drop_no_buffer +
                          c.drop_too_big + c.ptb_taken + c.ptb_ignored + c.probe_answers +
-                         c.probe_errors + c.probe_taken;
+                         c.probe_errors + c.probe_taken + c.drop_hello + c.drop_caravan_foreign;
   const uint64_t more = (e.split_out_segs - e.split_in_pkts) + (c.frag_out_pkts - c.frag_in_pkts) +
-                        c.icmp_sent + c.probe_sent + c.probe_reports;
-  const uint64_t fewer = e.merge_out_segs - e.merge_out_merged;
+                        c.icmp_sent + c.probe_sent + c.probe_reports + c.caravan.unbundle_out;
+  const uint64_t fewer = e.merge_out_segs - e.merge_out_merged + c.caravan.bundle_out_datagrams -
+                         c.caravan.bundle_out_caravans + c.caravan.unbundle_in;
   expect("packets sent", inside_tx_.pushed_pkts() + outside_tx_.pushed_pkts(),
          given_[0] + given_[1] + more - fewer - drops);
   expect("buffers not back", pools_.in_use(), 0);

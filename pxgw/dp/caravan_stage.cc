@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pxgw/dp/caravan_stage.h"
+
+#include <algorithm>
+
+#include "caravan/dp/hello.h"
+#include "caravan/dp/pair.h"
+#include "pxgw/dp/translator.h"
+
+namespace pxgw {
+
+using pxio::data;
+using pxio::Direction;
+using pxio::Kind;
+using pxio::Nanos;
+using pxio::PacketView;
+using pxio::PktPtr;
+
+namespace {
+
+constexpr uint32_t kSpaced = 1024;  // datagrams that wait for their place
+
+caravan::Bundler::Limits bundler_limits(const Policy& p, uint16_t max_segs) {
+  return {.hold = p.hold_limit,
+          .mtu = p.inside_mtu,
+          .max_segs = std::min(p.max_merge_segs, max_segs),
+          .max_held = CaravanStage::kMostHeld,
+          .port = p.caravans.port,
+          .observe = p.caravans.mode == Caravans::Mode::kObserve};
+}
+
+}  // namespace
+
+CaravanStage::CaravanStage(const Context& c, CaravanHosts& hosts, Ports ports)
+    : policy_(&c.policy),
+      outlet_(c.translator),
+      to_inside_(c.to_inside),
+      count_(c.count),
+      hosts_(hosts),
+      ports_(ports),
+      registrar_(hosts.table, {.largest = c.policy.inside_mtu, .secret = hosts.secret, .session = hosts.session}),
+      bundler_(hosts.table, kPairs, bundler_limits(c.policy, ports.inside_segs), {&c.to_inside, &c.count.hold},
+               c.count.caravan, hosts.secret[0]),
+      unbundler_({.port = c.policy.caravans.port, .max_segs = ports.outside_segs}, c.buffers, c.count.caravan),
+      spacer_(kSpaced, c.to_outside, c.count.caravan) {
+  apply(c.policy, Nanos(0));
+}
+
+void CaravanStage::apply(const Policy& policy, Nanos now) noexcept {
+  policy_ = &policy;
+  registrar_.set_largest(policy.inside_mtu);
+  bundler_.set_limits(bundler_limits(policy, ports_.inside_segs), now);
+  bundler_.set_tunnel_ports(policy.caravans.tunnels);
+  unbundler_.set_limits({.port = policy.caravans.port, .max_segs = ports_.outside_segs});
+  spacer_.flush_all();
+  spacer_.set_spacing(policy.caravans.spacing);
+}
+
+void CaravanStage::process(std::span<Packet> pkts, Nanos now) noexcept {
+  if (policy_->caravans.mode == Caravans::Mode::kOff) return;
+  for (Packet& p : pkts) {
+    if (p.pkt == nullptr || (p.view->kind != Kind::kUdp && p.view->kind != Kind::kFragment)) continue;
+    const bool taken = p.dir == Direction::kInbound ? inbound(p, now) : outbound(p, now);
+    // Nothing is left for later: the datagrams of a flow keep their order whichever way each goes.
+    if (!taken && policy_->caravans.mode == Caravans::Mode::kOn) outlet_.pass_on(PktPtr(p.pkt), *p.view, p.dir);
+    if (taken || policy_->caravans.mode == Caravans::Mode::kOn) p.pkt = nullptr;
+  }
+  bundler_.end_burst(now);
+}
+
+bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
+  // Caravans are between the gateway and its hosts. One from outside would bring past it what it is there
+  // to see.
+  if (p.view->kind == Kind::kUdp && policy_->caravans.mode == Caravans::Mode::kOn &&
+      unbundler_.is_caravan(*p.pkt, *p.view)) {
+    const uint8_t* ip = data(*p.pkt) + p.view->l2_len;
+    if (hosts_.table.size_of(caravan::destination_of(ip, p.view->version == 6), now) != 0) {
+      ++count_.drop_caravan_foreign;
+      PktPtr(p.pkt).reset();
+      return true;
+    }
+  }
+  return bundler_.add(p.pkt, *p.view, now);
+}
+
+bool CaravanStage::from_inside_host(const rte_mbuf& m, const PacketView& v) const noexcept {
+  const uint8_t* src = data(m) + v.l2_len + (v.version == 4 ? 12 : 8);
+  const auto listed = [&](const std::vector<Prefix>& list) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const Prefix& p) { return p.version == v.version && p.contains(src); });
+  };
+  return !listed(policy_->exclude) && (policy_->include.empty() || listed(policy_->include));
+}
+
+bool CaravanStage::outbound(const Packet& p, Nanos now) noexcept {
+  const PacketView& v = *p.view;
+  if (v.kind == Kind::kUdp && policy_->caravans.mode == Caravans::Mode::kOn) {
+    const bool hello = policy_->caravans.hello && caravan::is_hello(*p.pkt, v, policy_->caravans.port);
+    if (hello || unbundler_.is_caravan(*p.pkt, v)) {
+      PktPtr pkt(p.pkt);
+      if (!from_inside_host(*pkt, v)) {
+        ++count_.drop_caravan_foreign;
+      } else if (!hello) {
+        take_apart(std::move(pkt), v, now);
+      } else if (caravan::answer_hello(*pkt, v, registrar_, now)) {
+        ++count_.hello_answered;
+        to_inside_.push(std::move(pkt));
+      } else {
+        ++count_.drop_hello;
+      }
+      return true;
+    }
+  }
+  // What came out of a caravan before it may still wait.
+  const uint8_t* ip = data(*p.pkt) + v.l2_len;
+  const uint64_t pair = caravan::hash_of(caravan::pair_of(ip, v.version == 6), hosts_.secret[0]);
+  if (!spacer_.holds(pair, now)) return false;
+  if (PktPtr fits = outlet_.fit(PktPtr(p.pkt), v, Direction::kOutbound)) spacer_.push(std::move(fits), pair, now);
+  return true;
+}
+
+void CaravanStage::take_apart(PktPtr pkt, const PacketView& v, Nanos now) noexcept {
+  const uint8_t* ip = data(*pkt) + v.l2_len;
+  const uint64_t pair = caravan::hash_of(caravan::pair_of(ip, v.version == 6), hosts_.secret[0]);
+  caravan::Unbundler::Out out;
+  const uint16_t n = unbundler_.take(std::move(pkt), v, out);
+  for (uint16_t i = 0; i < n; ++i) {
+    const PacketView each = pxio::parse(*out[i], policy_->link);
+    if (PktPtr fits = outlet_.fit(std::move(out[i]), each, Direction::kOutbound))
+      spacer_.push(std::move(fits), pair, now);
+  }
+}
+
+void CaravanStage::flush_expired(Nanos now) noexcept {
+  bundler_.flush_expired(now);
+  spacer_.flush_expired(now);
+}
+
+std::optional<Nanos> CaravanStage::next_deadline() const noexcept {
+  const auto a = bundler_.next_deadline(), b = spacer_.next_deadline();
+  return a && b ? std::min(*a, *b) : a ? a : b;
+}
+
+void CaravanStage::count() noexcept {
+  const caravan::RegistrarCounters& r = registrar_.counters();
+  count_.hello_registered = r.registered;
+  count_.hello_renewed = r.renewed;
+  count_.hello_unregistered = r.unregistered;
+  count_.hello_full = r.refused_full;
+  count_.hello_limited = r.drop_limit;
+  count_.caravan_held = bundler_.held_datagrams() + spacer_.held();
+}
+
+void CaravanStage::drain(Nanos now) noexcept {
+  bundler_.flush_all(now);
+  spacer_.flush_all();
+  count_.caravan_held = 0;
+}
+
+}  // namespace pxgw
