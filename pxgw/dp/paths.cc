@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "pxgw/dp/translator.h"
+#include "pxio/dp/merge_plain.h"
 
 namespace pxgw {
 
@@ -21,7 +22,14 @@ constexpr uint16_t kBlackHoleSteps[] = {1400, 1280};
 constexpr uint8_t kBlackHoleRepeats = 2;
 
 // Retransmission timeouts are longer on most hosts (Linux: 200 ms and more), probes of a flow's tail shorter.
-constexpr Ticks kTimeout = to_ticks(std::chrono::milliseconds(100));
+constexpr Nanos kTimeout = std::chrono::milliseconds(100);
+
+// How long nothing has come from the outside end; wraps after 4 s.
+Nanos silent_for(const Flow& f, Nanos now) {
+  const Nanos merged(int64_t{to_micros(now) - f.last_in} * 1024);
+  const auto other = static_cast<uint8_t>(to_ticks(now) / 16 - f.last_heard);
+  return std::min(merged, Nanos((int64_t{other} * 16) << 20));
+}
 
 // How long a destination that an operator asked for is looked out for: the sweep over all flows takes 16 s.
 constexpr Ticks kWatchFor = to_ticks(std::chrono::seconds(20));
@@ -57,11 +65,9 @@ void Translator::look_for_black_hole(const Item& it) noexcept {
   if (it.v.ip_len <= kBlackHoleSteps[1]) return;
   const uint16_t current = path_limit(f), assumed = policy_->assumed_path();
   const uint32_t sent = std::min<uint32_t>({it.v.ip_len, current, f.peer_mss + base_headers(it.v)});
-  // Nothing went or came, not even what says that others arrived: a timeout, not a lost packet. Where more is
+  // Nothing comes back, not even what would say that others arrive: a timeout, not a lost packet. Where more is
   // sent than paths are assumed to carry, that is enough; if it was loss, the next probe says so.
-  const bool timeout = !f.acked_again && it.quiet >= kTimeout;
-  f.acked_again = false;
-  if (sent > assumed && timeout) return lower_path(it.key, f, assumed);
+  if (sent > assumed && silent_for(f, now_) >= kTimeout) return lower_path(it.key, f, assumed);
   if (++f.rtx_count < kBlackHoleRepeats) return;
   f.rtx_count = 0;
   if (assumed < current) return lower_path(it.key, f, assumed);

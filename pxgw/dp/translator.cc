@@ -259,7 +259,6 @@ void Translator::dispatch(Item& it, PktPtr pkt) noexcept {
   // A packet before this one in the burst may have opened the flow.
   if (it.flow == nullptr || it.flow->renewed) learn(it);
   if (it.flow != nullptr) {
-    it.quiet = to_ticks(now_) - it.flow->last_seen;
     it.flow->last_seen = to_ticks(now_);
     if (it.flow->merge_cap > policy_->inside_mtu) set_merge_cap(*it.flow, policy_->inside_mtu);
     note_end(it);
@@ -307,10 +306,8 @@ void Translator::inbound(Item& it, PktPtr pkt) noexcept {
     if (!translates(it.key)) why = &Counters::pass_excluded;
     return pass(std::move(pkt), it, why);
   }
-  if ((v.flags & kAck) != 0) {
-    if (v.payload_len == 0 && v.ack == f->out_una && f->out_una != f->out_next) f->acked_again = true;
-    note_ack(*f, v.ack);
-  }
+  if ((v.flags & kAck) != 0) note_ack(*f, v.ack);
+  f->last_heard = static_cast<uint8_t>(to_ticks(now_) / 16);
   const bool bad = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD;
   if ((pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0 && pkt->tso_segsz == 0) note_segment(*pkt, it);
   if (f->jumbo) count_.engine.merge_bulk_in += bulk_segments(*pkt, v);

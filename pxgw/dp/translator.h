@@ -65,7 +65,6 @@ class Translator {
     pxio::FlowKey key;
     uint64_t hash = 0;
     Flow* flow = nullptr;
-    pxio::Ticks quiet = 0;  // for so long nothing of the flow had come
     Direction dir = Direction::kInbound;
     bool crosses = true;  // between inside and outside
   };

@@ -70,11 +70,11 @@ struct alignas(64) Flow {
   bool seq_known : 1 = false;      // next_seq holds
   bool out_known : 1 = false;      // out_next and out_una hold
   bool renewed : 1 = false;        // a SYN came: another connection may be about to take over
-  bool acked_again : 1 = false;    // the outside end said again what it has: others of our segments arrived
   bool probe_due : 1 = false;      // the path of the next outbound packet is to be probed
   uint8_t fins = 0;                // bit per direction; kReset: RST seen
   uint8_t small_run = 0;           // consecutive segments smaller than full_payload
   uint8_t early = 0;               // packets that left merged, counted up to 255
+  uint8_t last_heard = 0;          // time of the last inbound segment of another kind than last_in's, in 16 Ticks
   uint16_t tag = 0;                // for finding its bucket when it is forgotten
   static constexpr uint8_t kReset = 4;
   bool closing() const { return fins >= 3; }

@@ -5,8 +5,10 @@ given up in time when the path shrinks.
     host 1 -- 9000 B -- gateway 1 -- 9000 B -- router -- 9000 B -- gateway 2 -- 9000 B -- host 2
 """
 import os
+import random
 import select
 import socket
+import struct
 import threading
 import time
 
@@ -266,6 +268,79 @@ def no_responder(options):
         net.finish()
 
 
+class Stranger:
+    """Sends IPv4 packets with any source from the router, whoever answers."""
+
+    def __init__(self, networks):
+        with networks.router.entered():
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+
+    def udp(self, src, sport, dst, dport, payload, ident=0, frag=0):
+        udp = struct.pack("!HHHH", sport, dport, 8 + len(payload), 0) + payload
+        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), ident, frag, 64, 17, 0,
+                           socket.inet_aton(src), socket.inet_aton(dst))
+        try:
+            self.socket.sendto(head + udp, (dst, 0))
+        except OSError:
+            pass  # its own queue is full
+
+
+def reports_in(capture):
+    """UDP payloads of all reports in a capture, with the port that they went to."""
+    for f in capture.frames():
+        at = f.data.find(b"FPMT\x01\x02")
+        if at == 14 + 20 + 8:
+            yield int.from_bytes(f.data[36:38], "big"), f.data[at:f.length]
+
+
+def hostile(options):
+    """Forged and replayed reports, forged errors and fragments without end, while paths of 1500 B are measured."""
+    with Networks(options) as net:
+        net.router.ip("link set dev r2 mtu 1500")
+        capture = Capture(net.router, "reports", "r1", filter="udp and src port 7474")
+        net.transfer(2 * MB)
+        net.wait_for_paths(1500)
+        time.sleep(0.2)
+        stop_captures(capture)
+        old = list(reports_in(capture))
+        need(old, "no report was captured")
+        over = threading.Event()
+        sent = [0]
+
+        def attack():
+            stranger = Stranger(net)
+            rng = random.Random(1)
+            while not over.is_set():
+                for port, report in old:  # replayed, to its port and others; forged, with any nonce
+                    stranger.udp(name(2, 4), 7474, name(1, 4), port, report)
+                    forged = bytearray(report)
+                    forged[8:24] = rng.randbytes(16)
+                    struct.pack_into("!HHHHHH", forged, 40, 200, 9000, 2, 0, 9000, 0)
+                    stranger.udp(name(2, 4), 7474, name(1, 4), rng.randrange(32768, 61000), bytes(forged))
+                    # The first of three fragments of a probe that never comes whole.
+                    probe = b"FPMT\x01\x01\x01\x00" + rng.randbytes(16) + struct.pack("!HHHH", 0, 3028, 3028, 0)
+                    stranger.udp(f"198.51.100.{rng.randrange(256)}", 999, name(1, 4), 7474,
+                                 probe + bytes(1000 - len(probe)), rng.randrange(65536), 0x2000)
+                    sent[0] += 3
+                time.sleep(0.002)
+
+        thread = threading.Thread(target=attack, daemon=True)
+        thread.start()
+        try:
+            for _ in range(8):
+                for n in (1, 2):
+                    net.gates[n - 1].pmtu("probe", name(3 - n, 4))
+                    need(net.gates[n - 1].path_to(name(3 - n, 4)) == ("confirmed", 1500),
+                         f"gateway {n} was misled: {net.gates[n - 1].pmtu('show', name(3 - n, 4))}")
+            net.transfer(4 * MB)
+        finally:
+            over.set()
+            thread.join(5)
+        print(f"  {sent[0]} packets of a stranger, {len(old)} reports replayed")
+        need(sent[0] > 1000, "hardly any attack")
+        net.finish()
+
+
 for _family in (4, 6):
     SCENARIOS[f"jumbo_networks_ipv{_family}"] = unsplit(_family)
     for _silent in (False, True):
@@ -273,3 +348,4 @@ for _family in (4, 6):
 SCENARIOS["jumbo_networks_key"] = unsplit(4, key=True)
 SCENARIOS["jumbo_networks_two_workers"] = unsplit(4, keys={"workers": 2})
 SCENARIOS["jumbo_networks_no_responder"] = no_responder
+SCENARIOS["jumbo_networks_hostile"] = hostile

@@ -53,7 +53,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   policy.probing.answer = {{.version = 4}, {.version = 6}};
   Mailbox box(16, 16);
   Bed bed(policy);
-  bed.gateway().add_stage([&box](const Stage::Context& c) { return std::make_unique<ProbeStage>(c, box, 0, std::nullopt); });
+  bed.gateway().add_stage([&box](const Stage::Context& c) {
+    return std::make_unique<ProbeStage>(c, box, 0, std::nullopt);
+  });
   Lower lo;
   std::swap(lo.src, lo.dst);
   Command expect{.kind = Command::Kind::kExpect, .port = kPort, .from_port = kFromPort,
@@ -92,7 +94,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz_check(r->fragment <= r->size && r->size <= 9500, "a report of what can't be");
     }
     Report r;
-    while (box.take(r)) fuzz_check(r.kind != Report::Kind::kAnswer || r.length == fpmtud::kReportBytes, "a report's length");
+    while (box.take(r))
+      fuzz_check(r.kind != Report::Kind::kAnswer || r.length == fpmtud::kReportBytes, "a report's length");
   }
   const std::string wrong = bed.check_balance();
   fuzz_check(wrong.empty(), wrong);

@@ -239,6 +239,34 @@ TEST_CASE("Any traffic: what one gateway split, another merges into the same str
   });
 }
 
+// A port that takes jumbos before paths that aren't known is for what leaves a port of 1500 B.
+TEST_CASE("Any traffic: a wide port sends what the assumed path takes", "[prop]") {
+  const auto peers = make_peers();
+  uint64_t split = 0;
+  property("wide port, narrow paths", 1000, [&] {
+    const auto steps = *traffic();
+    const std::vector<Sent> sent = make_traffic(peers, steps);
+    std::vector<Decoded> out[2];
+    for (int wide = 0; wide < 2; ++wide) {
+      pxgw::Policy policy;
+      if (wide == 1) {
+        policy.outside_mtu = 9000;
+        policy.assumed_mtu = 1500;
+      }
+      Bed bed(policy);
+      open_all(bed, peers);
+      const Run run = drive(bed, sent);
+      check_outbound(run, peers);
+      check_balance(bed);
+      out[wide] = run.outside;
+      split += bed.count().engine.split_in_pkts;
+    }
+    RC_ASSERT(out[0].size() == out[1].size());
+    for (size_t i = 0; i < out[0].size(); ++i) RC_ASSERT(out[0][i].frame == out[1][i].frame);
+  });
+  CHECK(split > 100);
+}
+
 // Segments in one buffer take the short way through the gateway, those whose headers lie in two don't.
 TEST_CASE("Any traffic: the short way does what the long one does", "[prop]") {
   const auto peers = make_peers();

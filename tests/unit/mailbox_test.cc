@@ -4,7 +4,6 @@
 #include "pxgw/dp/mailbox.h"
 
 #include <catch2/catch.hpp>
-#include <thread>
 
 using namespace pxgw;
 
@@ -36,42 +35,4 @@ TEST_CASE("mailbox: a full ring refuses, counts, and takes again once there is r
   int taken = 0;
   while (box.take(r)) ++taken;
   CHECK(taken == 3);
-}
-
-TEST_CASE("mailbox: two threads exchange without loss or disorder") {
-  Mailbox box(64, 64);
-  constexpr uint32_t kCount = 200000;
-  std::thread worker([&box] {
-    for (uint32_t n = 0; n < kCount;) {
-      Command c;
-      if (box.empty() || !box.take(c)) {
-        std::this_thread::yield();
-        continue;
-      }
-      Report r;
-      r.to = c.to;
-      r.at = pxio::Nanos(n++);
-      box.report(r);
-    }
-  });
-  uint32_t sent = 0, answered = 0;
-  bool in_order = true;
-  while (answered + box.reports_dropped() < kCount) {
-    Command c;
-    c.to.addr[0] = sent;
-    // Never more under way than the way back takes.
-    if (sent < kCount && sent - answered < 32 && box.send(c)) ++sent;
-    Report r;
-    bool any = false;
-    while (box.take(r)) {
-      in_order = in_order && r.to.addr[0] == answered && r.at.count() == answered;
-      ++answered;
-      any = true;
-    }
-    if (!any) std::this_thread::yield();
-  }
-  worker.join();
-  CHECK(in_order);
-  CHECK(answered == kCount);
-  CHECK(box.reports_dropped() == 0);
 }

@@ -169,7 +169,11 @@ TEST_CASE("Sizes: a timeout on a path above the assumed lowers it at once, and t
   const Tcp t = flow.out(0, flow.jumbo());
   g.bed.out({t, flow.out(flow.jumbo(), flow.jumbo())});
   CHECK(g.bed.outside().size() == 2);
-  g.bed.advance(200ms);
+  for (int i = 0; i < 4; ++i) {  // new data goes on, as a wide window lets it
+    g.bed.advance(50ms);
+    g.bed.out({flow.out((2u + static_cast<uint32_t>(i)) * flow.jumbo(), flow.jumbo())});
+  }
+  g.bed.forget();
   g.bed.out({t});
   check_split(g.bed.outside(), t, piece_for(flow, 1500));
   const auto reports = g.reports();
@@ -193,10 +197,19 @@ TEST_CASE("Sizes: a lost jumbo among others that arrive doesn't lower the path",
   const Tcp t = flow.out(0, flow.jumbo());
   g.bed.out({t, flow.out(flow.jumbo(), flow.jumbo())});
   SECTION("others are acknowledged") {
-    for (int i = 0; i < 3; ++i) g.bed.in({flow.in().ack(t.seq_no)});
     g.bed.advance(200ms);
+    for (int i = 0; i < 3; ++i) g.bed.in({flow.in().ack(t.seq_no)});
+    g.bed.advance(20ms);
   }
-  SECTION("it comes again before a timeout: a tail probe") { g.bed.advance(20ms); }
+  SECTION("data comes in") {
+    g.bed.advance(200ms);
+    g.bed.in({flow.in(0, 1000).ack(t.seq_no)});
+    g.bed.advance(20ms);
+  }
+  SECTION("it comes again before a timeout: a tail probe") {
+    g.bed.in({flow.in().ack(t.seq_no)});
+    g.bed.advance(20ms);
+  }
   g.bed.forget();
   g.bed.out({t});
   CHECK(g.bed.outside().size() == 1);

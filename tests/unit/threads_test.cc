@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "pxgw/dp/fan_out.h"
+#include "pxgw/dp/mailbox.h"
 #include "pxgw/ctl/poll_thread.h"
 #include "pxgw/dp/worker.h"
 #include "tests/support/bed.h"
@@ -129,4 +130,43 @@ TEST_CASE("Threads: policies, counters and packets cross between control, fan-ou
   CHECK(came == payload);
   CHECK(c.engine.merge_out_merged > 100);
   CHECK(outside_fan.stats().rx_dropped == 0);
+}
+
+TEST_CASE("Mailbox: commands and reports cross without loss or disorder", "[threads]") {
+  using namespace pxgw;
+  Mailbox box(64, 64);
+  constexpr uint32_t kCount = 200000;
+  std::thread worker([&box] {
+    for (uint32_t n = 0; n < kCount;) {
+      Command c;
+      if (box.empty() || !box.take(c)) {
+        std::this_thread::yield();
+        continue;
+      }
+      Report r;
+      r.to = c.to;
+      r.at = pxio::Nanos(n++);
+      box.report(r);
+    }
+  });
+  uint32_t sent = 0, answered = 0;
+  bool in_order = true;
+  while (answered + box.reports_dropped() < kCount) {
+    Command c;
+    c.to.addr[0] = sent;
+    // Never more under way than the way back takes.
+    if (sent < kCount && sent - answered < 32 && box.send(c)) ++sent;
+    Report r;
+    bool any = false;
+    while (box.take(r)) {
+      in_order = in_order && r.to.addr[0] == answered && r.at.count() == answered;
+      ++answered;
+      any = true;
+    }
+    if (!any) std::this_thread::yield();
+  }
+  worker.join();
+  CHECK(in_order);
+  CHECK(answered == kCount);
+  CHECK(box.reports_dropped() == 0);
 }
