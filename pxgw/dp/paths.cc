@@ -60,7 +60,7 @@ uint16_t Translator::offered_mtu(const FlowKey& k) const noexcept {
 }
 
 // The oldest segment of a flow comes again.
-void Translator::look_for_black_hole(const Item& it) noexcept {
+void Translator::look_for_black_hole(Item& it) noexcept {
   Flow& f = *it.flow;
   if (it.v.ip_len <= kBlackHoleSteps[1]) return;
   const uint16_t current = path_limit(f), assumed = policy_->assumed_path();
@@ -68,6 +68,8 @@ void Translator::look_for_black_hole(const Item& it) noexcept {
   // Nothing comes back, not even what would say that others arrive: a timeout, not a lost packet. Where more is
   // sent than paths are assumed to carry, that is enough; if it was loss, the next probe says so.
   if (sent > assumed && silent_for(f, now_) >= kTimeout) return lower_path(it.key, f, assumed);
+  // Others arrive, of this size or smaller ones: this one gets through in any case, and a probe will tell.
+  if (sent > assumed) it.doubtful = f.probe_due = true;
   if (++f.rtx_count < kBlackHoleRepeats) return;
   f.rtx_count = 0;
   if (assumed < current) return lower_path(it.key, f, assumed);
@@ -119,7 +121,8 @@ void Translator::report_path(const Item& it, const rte_mbuf& m) noexcept {
   const PathKey to = outside_of(it.key);
   const Ticks now = to_ticks(now_);
   const bool asked = watched(to, now);
-  if (mailbox_ == nullptr || !policy_->probing.probe || (!asked && !pmtu_.wants_probe(to, now))) return;
+  const bool wanted = it.doubtful ? pmtu_.wants_probe_in_doubt(to, now) : pmtu_.wants_probe(to, now);
+  if (mailbox_ == nullptr || !policy_->probing.probe || (!asked && !wanted)) return;
   for (Watched& w : watched_)
     if (w.to == to) w.to = {};
   pmtu_.pending(to, now);

@@ -15,6 +15,8 @@ namespace {
 constexpr Ticks kPendingFor = pxio::to_ticks(std::chrono::seconds(30));
 // Between two probes of a path that errors or losses call into question.
 constexpr Ticks kLeastBetween = pxio::to_ticks(std::chrono::seconds(1));
+// And of one that loses a packet now and then.
+constexpr Ticks kDoubtAfter = pxio::to_ticks(std::chrono::seconds(10));
 
 }  // namespace
 
@@ -103,6 +105,12 @@ bool PmtuCache::wants_probe(const PathKey& to, Ticks now) const noexcept {
     case Probe::kDone: break;
   }
   return ago > (e->confirmed ? timeout_ / 2 : kLeastBetween);
+}
+
+bool PmtuCache::wants_probe_in_doubt(const PathKey& to, Ticks now) const noexcept {
+  const Entry* e = known(to);
+  const bool old = e != nullptr && e->probe == Probe::kDone && now - e->probed > kDoubtAfter;
+  return old || wants_probe(to, now);
 }
 
 void PmtuCache::forget(const PathKey& to) noexcept {

@@ -35,6 +35,8 @@ class PmtuCache {
   void pending(const PathKey& to, pxio::Ticks now) noexcept;
   // Whether a probe is due: never probed, half of the value's time gone, lowered since, or silent for long.
   bool wants_probe(const PathKey& to, pxio::Ticks now) const noexcept;
+  // The same where a packet that a probe says to fit had to be sent again: a confirmed value some time later.
+  bool wants_probe_in_doubt(const PathKey& to, pxio::Ticks now) const noexcept;
   void forget(const PathKey& to) noexcept;
   void clear() noexcept;
 

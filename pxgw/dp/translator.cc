@@ -363,7 +363,7 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
   const uint32_t options = v.l4_len - kTcpHeaderLen;
   uint32_t limit_ip = policy_->assumed_path(), limit_mss = UINT16_MAX;
   if (f != nullptr) {
-    limit_ip = path_limit(*f);
+    limit_ip = it.doubtful ? limit_ip : path_limit(*f);
     limit_mss = f->peer_mss;
   } else if (v.ip_len > limit_ip) {
     limit_ip = std::min<uint32_t>(policy_->safe_mtu, limit_ip);

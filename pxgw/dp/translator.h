@@ -66,6 +66,7 @@ class Translator {
     uint64_t hash = 0;
     Flow* flow = nullptr;
     Direction dir = Direction::kInbound;
+    bool doubtful = false;  // it may have been too large: it comes again
     bool crosses = true;  // between inside and outside
   };
 
@@ -121,7 +122,7 @@ class Translator {
   }
   uint16_t whole_limit(const Item& it, const rte_mbuf& m) const noexcept;
   uint16_t offered_mtu(const pxio::FlowKey& k) const noexcept;
-  void look_for_black_hole(const Item& it) noexcept;
+  void look_for_black_hole(Item& it) noexcept;
   void lower_path(const pxio::FlowKey& key, Flow& f, uint16_t mtu) noexcept;
   void mark(Flow& f, const PacketView& v) noexcept;
   void look_for_elephant(Flow& f, const pxio::FlowKey& key, pxio::Ticks now) noexcept;

@@ -78,6 +78,12 @@ TEST_CASE("paths: a probe is due once, then when half of a value's time has gone
   c.lower(host(1), 1500, c.at(40.5));
   CHECK(!c.due(1, 40.9));
   CHECK(c.due(1, 41.1));
+  // A lost packet is less of a reason.
+  c.confirm(host(4), 9000, c.at(0));
+  CHECK(!c.wants_probe_in_doubt(host(4), c.at(9)));
+  CHECK(c.wants_probe_in_doubt(host(4), c.at(11)));
+  c.silent(host(5), c.at(0));
+  CHECK(!c.wants_probe_in_doubt(host(5), c.at(11)));
 }
 
 TEST_CASE("paths: strangers displace the oldest, never more than the table holds") {
