@@ -11,6 +11,7 @@
 
 #include "pxgw/ctl/config.h"
 #include "pxgw/ctl/control_server.h"
+#include "pxgw/ctl/path_prober.h"
 #include "pxgw/ctl/stats.h"
 
 namespace pxgw {
@@ -36,9 +37,9 @@ std::string table(const Json& answer) {
                         d.value("round_trips", 0) == 1 ? "trip" : "trips", d.value("took_ms", 0.0));
       for (const Json& n : d.value("notes", Json::array())) how += ", " + n.get<std::string>();
     }
-    s += fmt::format("{:<40}{:>6}  {:<10}{:>6.0f}s  {}\n", d.value("destination", ""),
+    s += fmt::format("{:<40}{:>6}  {:<10}{:>6.0f}s{}{}\n", d.value("destination", ""),
                      mtu.is_number() ? std::to_string(mtu.get<unsigned>()) : "-", d.value("state", ""),
-                     d.value("age_s", 0.0), how);
+                     d.value("age_s", 0.0), how.empty() ? "" : "  ", how);
   }
   return s;
 }
@@ -85,6 +86,7 @@ int probe(const PmtuOptions& o) {
 
 int pmtu_command(const PmtuOptions& o) {
   try {
+    if (!o.to.empty()) parse_destination(o.to);
     if (o.what == "probe") return probe(o);
     Json request = {{"cmd", "pmtu"}, {"what", o.what}};
     if (!o.to.empty()) request["to"] = o.to;
