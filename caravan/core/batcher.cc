@@ -54,7 +54,7 @@ void Batcher::add(Bytes packet) {
 }
 
 void Batcher::flush(Pair& p) {
-  if (p.held.size() == 1) {
+  if (p.held.size() == 1 && lone_ == Lone::kPlain) {
     const UdpPacket& u = p.held[0];
     out_.push_back({{u.ip, ip_bytes(u.family) + u.datagram.udp.size()}, 0});
   } else if (!p.held.empty()) {

@@ -14,7 +14,10 @@ class Batcher {
  public:
   // The largest caravan for a datagram's pair, 0: none. Asked once a pair and batch.
   using Cap = std::function<uint16_t(const UdpPacket&)>;
-  Batcher(uint16_t port, Cap cap) : port_(port), cap_(std::move(cap)) {}
+  // A datagram that has nothing to share with: as it came, or in a caravan of its own, so that those that go
+  // through an endpoint's process don't fall behind those that don't.
+  enum class Lone : uint8_t { kPlain, kCaravan };
+  Batcher(uint16_t port, Cap cap, Lone lone = Lone::kPlain) : port_(port), lone_(lone), cap_(std::move(cap)) {}
 
   struct Packet {
     Bytes bytes;
@@ -38,6 +41,7 @@ class Batcher {
   void flush_all();
 
   uint16_t port_;
+  Lone lone_;
   Cap cap_;
   std::vector<Pair> pairs_;
   size_t pairs_used_ = 0;

@@ -97,6 +97,7 @@ void Bundler::set_limits(const Limits& limits, Nanos now) noexcept {
   limits_ = limits;
   limits_.max_datagrams = static_cast<uint8_t>(std::clamp<size_t>(limits.max_datagrams, 1, kMaxDatagrams));
   hold_us_ = limits.hold > Nanos(0) ? std::max(1u, to_us(limits.hold)) : 0;
+  linger_us_ = to_us(limits.linger);
 }
 
 void Bundler::set_tunnel_ports(std::span<const uint16_t> ports) noexcept {
@@ -200,7 +201,7 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   if (uint64_t Counters::*why = unfit(*pkt, v); why != nullptr)
     return pass(count_.*why, slot, why == &Counters::bundle_not_checksum ? End::kChecksum : End::kOther, pkt, now);
   Facts f(*pkt, v, pair);
-  if (f.lone_size() + mark_bytes(family(v6)) + kUdpBytes > cap)
+  if (f.lone_size() > cap)
     return pass(count_.bundle_not_size, slot, End::kOther, pkt, now);
   if (slot == 0 && (slot = make(pair, hash)) == 0) return pass(count_.bundle_no_slot, 0, End::kOther, pkt, now);
   Slot& s = slots_[slot];
@@ -233,7 +234,7 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
     join(s, limits_.observe ? nullptr : pkt, f);
   }
   // Another one like this wouldn't fit: nothing to wait for.
-  if (s.count > 1 && s.size + f.record() > s.cap) {
+  if (s.size + f.record() > s.cap) {
     flush(slot, End::kFull, now);
   } else if (s.count == limits_.max_datagrams) {
     flush(slot, End::kCount, now);
@@ -341,6 +342,14 @@ void Bundler::finish(Slot& s, uint16_t port) noexcept {
   }
 }
 
+// Whether a datagram that nothing joined follows a caravan so soon that it has to be one, too.
+bool Bundler::lone_in_caravan(Slot& s, uint32_t now_us) noexcept {
+  if (s.last_caravan_us == 0 || now_us - s.last_caravan_us >= linger_us_) return false;
+  if (s.unproved && !prove(*s.head, s.l2_len)) return false;
+  pxio::trim_to(*s.head, uint32_t{s.l2_len} + static_cast<uint32_t>(ip_bytes(family(s.v6))) + s.first_len);
+  return true;
+}
+
 void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
   Slot& s = slots_[slot];
   Link& l = links_[slot];
@@ -348,23 +357,23 @@ void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
   links_[l.next].prev = l.prev;
   --held_;
   const uint8_t n = s.count;
-  s.count = 0;
   rte_mbuf* head = s.head;
-  if (n == 1) {
+  const bool caravan = n > 1 || (head != nullptr && lone_in_caravan(s, to_us(now)));
+  if (!caravan) {
     ++count_.bundle_alone;
   } else {
-    ++(count_.*kEndCounter[static_cast<size_t>(why)]);
+    ++(n == 1 ? count_.bundle_lone : count_.*kEndCounter[static_cast<size_t>(why)]);
     ++(head != nullptr ? count_.bundle_out_caravans : count_.observed_caravans);
     (head != nullptr ? count_.bundle_out_datagrams : count_.observed_datagrams) += n;
   }
-  if (head == nullptr) return;
-  held_datagrams_ -= n;
-  if (n > 1) {
-    s.count = n;
+  if (head != nullptr) held_datagrams_ -= n;
+  if (head != nullptr && caravan) {
     finish(s, limits_.port);
-    s.count = 0;
+    s.last_caravan_us = std::max(1u, to_us(now));
   }
+  s.count = 0;
   s.head = nullptr;
+  if (head == nullptr) return;
   const auto held_us = static_cast<uint64_t>(std::max<int64_t>(0, (now - l.since).count())) / 1000;
   ++(*sink_.hold_histogram)[std::min<size_t>(std::bit_width(held_us), sink_.hold_histogram->size() - 1)];
   sink_.tx->push(PktPtr(head));

@@ -21,6 +21,9 @@ class Bundler {
  public:
   struct Limits {
     pxio::Nanos hold = std::chrono::microseconds(50);  // 0: nothing is held beyond its burst
+    // For so long after a pair's last caravan its lone datagrams leave in caravans of one: the host may take
+    // longer over a caravan than over a plain datagram, which would overtake it.
+    pxio::Nanos linger = std::chrono::milliseconds(20);
     uint16_t mtu = 9000;                               // inside: no caravan is larger
     uint16_t max_segs = 64;                            // buffers that the inside port takes in one packet
     uint32_t max_held = 8192;                          // datagrams, over all pairs
@@ -71,6 +74,7 @@ class Bundler {
     uint32_t sum;         // IPv6: of all records, for the outer checksum; folded
     uint32_t mark;        // of the first datagram
     uint32_t last_in_us;
+    uint32_t last_caravan_us;     // 0: none yet
     uint16_t src_port, dst_port;  // of the first datagram
     uint16_t size;        // of the caravan as an IP packet
     uint16_t cap;
@@ -100,6 +104,7 @@ class Bundler {
   void start(uint32_t slot, rte_mbuf* pkt, const Facts& f, pxio::Nanos now) noexcept;
   void join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept;
   void flush(uint32_t slot, End why, pxio::Nanos now) noexcept;
+  bool lone_in_caravan(Slot& s, uint32_t now_us) noexcept;
   static void finish(Slot& s, uint16_t port) noexcept;
 
   static constexpr uint32_t kWays = 4;
@@ -109,7 +114,7 @@ class Bundler {
   Counters& count_;
   uint64_t secret_;
   uint32_t mask_;  // of sets
-  uint32_t hold_us_ = 0;
+  uint32_t hold_us_ = 0, linger_us_ = 0;
   uint32_t held_ = 0, held_datagrams_ = 0;
   pxio::ZeroedArray<Slot> slots_;  // from 1
   pxio::ZeroedArray<Link> links_;

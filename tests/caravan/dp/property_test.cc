@@ -105,7 +105,7 @@ size_t run(unsigned seed) {
         Frame f{d.frame};
         for (unsigned i = r.below(8); i != 0; --i) f.cuts.push_back(80 + r.below(static_cast<unsigned>(d.frame.size())));
         frames = bed.apart(f);
-        REQUIRE(frames.size() >= 2);
+        REQUIRE(!frames.empty());
       }
       for (const Bytes& f : frames) {
         auto& flow = sent[flow_of(f)];
