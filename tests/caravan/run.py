@@ -13,10 +13,11 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "scripts")]
 
 import bed  # noqa: E402
+import programs  # noqa: E402
 import scenarios  # noqa: E402
 from lab.netns import LabError, sweep  # noqa: E402
 
-SCENARIOS = scenarios.SCENARIOS
+SCENARIOS = {**scenarios.SCENARIOS, **programs.SCENARIOS}
 
 
 def main():
