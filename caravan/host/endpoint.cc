@@ -71,7 +71,7 @@ struct Endpoint::Side {
 };
 
 Endpoint::Endpoint(boost::asio::io_context& io, const EndpointConfig& config)
-    : io_(io), config_(config), tun_(config.tun), tun_watch_(io, tun_.fd()), timer_(io),
+    : io_(io), config_(config), tun_(config.tun, config.batches), tun_watch_(io, tun_.fd()), timer_(io),
       regroup_(tun_.segments(),
                [this](const Group& g) {
                  const size_t n = g.payloads.size();

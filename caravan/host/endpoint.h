@@ -28,6 +28,7 @@ struct EndpointConfig {
   uint16_t size = 0;  // the largest caravan to take; 0: the MTU of the interface
   std::string tun = "caravan0";
   bool outbound = true;
+  bool batches = true;  // where the kernel can
   Steering::Config steering;
 };
 

@@ -25,7 +25,7 @@ using boost::asio::local::stream_protocol;
 struct RunOptions {
   std::vector<std::string> gateways;
   EndpointConfig endpoint;
-  bool no_outbound = false;
+  bool no_outbound = false, no_batches = false;
   std::string socket = kStatusSocket;
 };
 
@@ -84,6 +84,7 @@ int run(RunOptions o) {
       o.endpoint.gateways.push_back(a);
     }
     o.endpoint.outbound = !o.no_outbound;
+    o.endpoint.batches = !o.no_batches;
     boost::asio::io_context io(1);
     Endpoint endpoint(io, o.endpoint);
     StatusServer server(io, o.socket, endpoint);
@@ -117,6 +118,7 @@ void add_run(CLI::App& app, int& exit_code) {
   cmd->add_option("--port", o->endpoint.port, "the caravan port")->check(CLI::Range(1, 65535))->capture_default_str();
   cmd->add_option("--tun", o->endpoint.tun, "name of the TUN device")->capture_default_str();
   cmd->add_flag("--no-outbound", o->no_outbound, "receive caravans only; touch no rule or route");
+  cmd->add_flag("--no-batches", o->no_batches, "one datagram a call to and from the kernel, as before Linux 6.2");
   cmd->add_option("--table", o->endpoint.steering.table, "number of the routing table for outbound datagrams")
       ->check(CLI::Range(1u, 4294967295u))
       ->capture_default_str();

@@ -46,7 +46,7 @@ void show(const Json& j) {
   for (const auto& [name, value] : c.items())
     if ((name.starts_with("drop_") || name == "damaged") && value.get<uint64_t>() != 0)
       fmt::print("{}  {}\n", name, value.get<uint64_t>());
-  if (!j["batches"].get<bool>()) fmt::print("this kernel takes no batches of datagrams (Linux 6.2 does): one by one\n");
+  if (!j["batches"].get<bool>()) fmt::print("datagrams pass the kernel one by one: --no-batches, or older than Linux 6.2\n");
 }
 
 int status(const std::string& path, bool json) {

@@ -33,7 +33,7 @@ static_assert(sizeof(VnetHeader) == Tun::kHeader);
 
 }  // namespace
 
-Tun::Tun(const std::string& name) {
+Tun::Tun(const std::string& name, bool batches) {
   fd_ = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (fd_ < 0) throw std::runtime_error(fmt::format("/dev/net/tun: {}; it takes root, and the module tun", std::strerror(errno)));
   ifreq r{};
@@ -51,7 +51,7 @@ Tun::Tun(const std::string& name) {
                                          : error == EPERM ? "; it takes CAP_NET_ADMIN" : ""));
   }
   name_ = r.ifr_name;
-  segments_ = ioctl(fd_, TUNSETOFFLOAD, TUN_F_CSUM | kUso4 | kUso6) == 0;
+  segments_ = batches && ioctl(fd_, TUNSETOFFLOAD, TUN_F_CSUM | kUso4 | kUso6) == 0;
 }
 
 Tun::~Tun() { close(fd_); }

@@ -12,8 +12,8 @@ namespace caravan {
 
 class Tun {
  public:
-  // Makes the device; it isn't up yet. Throws std::runtime_error with one line that says what to do.
-  explicit Tun(const std::string& name);
+  // Makes the device; it isn't up yet. `batches`: several datagrams in one call, where the kernel can. Throws std::runtime_error with one line that says what to do.
+  Tun(const std::string& name, bool batches);
   ~Tun();
   Tun(const Tun&) = delete;
   Tun& operator=(const Tun&) = delete;

@@ -62,6 +62,8 @@ class Bed:
         lab.veth(self.inside, "eth0", self.bump, "inside", 9000)
         lab.veth(self.outside, "eth0", self.bump, "outside", 9000)
         self.outside.ip(f"link set dev eth0 mtu {mtu}")
+        # As distributions set it: what arrives where its way back doesn't lead is dropped.
+        self.inside.sysctl(net__ipv4__conf__all__rp_filter=1, net__ipv4__conf__default__rp_filter=1)
         for version, bits in ((4, 24), (6, 64)):
             for space, address in ((self.inside, INSIDE), (self.outside, NEAR)):
                 line = f"addr add {address[version]}/{bits} dev eth0" + (" nodad" if version == 6 else "")

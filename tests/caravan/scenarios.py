@@ -22,9 +22,9 @@ def send_burst(sock, to, sizes, pause=0.002):
             time.sleep(pause)
 
 
-def both_ways(args):
+def both_ways(args, options=()):
     """Every datagram arrives once, in order, with its bytes, from and to programs that know nothing of it."""
-    with Bed(args) as bed:
+    with Bed(args, caravand=options) as bed:
         for version in (4, 6):
             a = bed.udp(bed.inside, version, INSIDE[version], 5000)
             b = bed.udp(bed.outside, version, FAR[version], 6000)
@@ -42,6 +42,25 @@ def both_ways(args):
         need(g["refused"] == 0, "the gateway refused caravans")
         need(g["datagrams_to_inside"] == c["datagrams_in"], "datagrams were lost on the way in")
         need(g["datagrams_from_inside"] == c["datagrams_out"], "datagrams were lost on the way out")
+
+
+def one_by_one(args):
+    """As both_ways, on a kernel whose TUN devices take no batches."""
+    both_ways(args, ("--no-batches",))
+
+
+def inwards_only(args):
+    """Without outbound it touches no rule or route, and what programs send goes its usual way."""
+    with Bed(args, caravand=("--no-outbound",)) as bed:
+        need("7475" not in bed.rules() and bed.table() == "", f"{bed.rules()}{bed.table()}")
+        a = bed.udp(bed.inside, 4, INSIDE[4], 5000)
+        b = bed.udp(bed.outside, 4, FAR[4], 6000)
+        send_burst(b, (INSIDE[4], 5000), MIXED)
+        check_stream(collect(a, len(MIXED)), MIXED, (FAR[4], 6000), "inwards")
+        send_burst(a, (FAR[4], 6000), MIXED)
+        check_stream(collect(b, len(MIXED)), MIXED, (INSIDE[4], 5000), "outwards")
+        c = bed.counters()
+        need(c["datagrams_in"] == len(MIXED) and c["plain_out"] == c["caravans_out"] == 0, f"{c}")
 
 
 def every_size(args):
@@ -245,5 +264,5 @@ def misuse(args):
                             capture_output=True).returncode == 0, "status of an active one")
 
 
-SCENARIOS = {f.__name__: f for f in (both_ways, every_size, batches, plain_without_gateway, gateway_restart, killed,
+SCENARIOS = {f.__name__: f for f in (both_ways, one_by_one, inwards_only, every_size, batches, plain_without_gateway, gateway_restart, killed,
                                      left_alone, losses, misuse)}
