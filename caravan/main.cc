@@ -14,8 +14,9 @@
 #endif
 
 int main(int argc, char** argv) {
-  CLI::App app("PX-caravan on a host: several UDP datagrams in one jumbo. Docs: docs/caravan-format.md",
-               "caravand");
+  CLI::App app(
+      "PX-caravan on a host: several UDP datagrams in one jumbo. Docs: docs/caravan-format.md",
+      "caravand");
   app.set_version_flag("--version", "caravand " PX_VERSION);
   app.require_subcommand(1);
   int exit_code = 2;

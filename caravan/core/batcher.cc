@@ -8,10 +8,14 @@
 namespace caravan {
 namespace {
 
-bool is_tunnel(uint16_t port) { return std::ranges::find(kTunnelPorts, port) != kTunnelPorts.end(); }
+bool is_tunnel(uint16_t port) {
+  return std::ranges::find(kTunnelPorts, port) != kTunnelPorts.end();
+}
 
 // One sender, one receiver.
-bool unicast(const Address& a) { return a.family == Family::kIpv6 ? a.bytes[0] != 0xff : a.bytes[0] < 224; }
+bool unicast(const Address& a) {
+  return a.family == Family::kIpv6 ? a.bytes[0] != 0xff : a.bytes[0] < 224;
+}
 
 }  // namespace
 
@@ -40,10 +44,11 @@ void Batcher::add(Bytes packet) {
   if (pairs_used_ != before) p.cap = unicast(p.src) && unicast(p.dst) ? cap_(u) : uint16_t{0};
   const size_t record = mark_bytes(u.family) + u.datagram.udp.size();
   const size_t lone = ip_bytes(u.family) + kUdpBytes + sizeof(Header) + record;
-  const bool fits = lone <= p.cap && !is_tunnel(u.src_port) && !is_tunnel(u.dst_port) && u.src_port != port_ &&
-                    u.dst_port != port_ && (u.family == Family::kIpv4 || checksum_ok(u));
-  if (!p.held.empty() &&
-      (!fits || p.size + record > p.cap || p.held.size() == kMaxDatagrams || !may_share(p.held[0], u)))
+  const bool fits = lone <= p.cap && !is_tunnel(u.src_port) && !is_tunnel(u.dst_port) &&
+                    u.src_port != port_ && u.dst_port != port_ &&
+                    (u.family == Family::kIpv4 || checksum_ok(u));
+  if (!p.held.empty() && (!fits || p.size + record > p.cap || p.held.size() == kMaxDatagrams ||
+                          !may_share(p.held[0], u)))
     flush(p);
   if (!fits) {
     out_.push_back({packet, 0});

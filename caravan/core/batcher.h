@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bundles what has come together: IP packets in, in their order; IP packets out, those of one pair of
-// addresses in the order in which they came. For endpoints that read batches; nothing is held from one
-// batch to the next. One thread.
+// Bundles what has come together: IP packets in, in their order; IP packets out, those of one pair
+// of addresses in the order in which they came. For endpoints that read batches; nothing is held
+// from one batch to the next. One thread.
 #pragma once
 #include <functional>
 #include <vector>
@@ -14,10 +14,11 @@ class Batcher {
  public:
   // The largest caravan for a datagram's pair, 0: none. Asked once a pair and batch.
   using Cap = std::function<uint16_t(const UdpPacket&)>;
-  // A datagram that has nothing to share with: as it came, or in a caravan of its own, so that those that go
-  // through an endpoint's process don't fall behind those that don't.
+  // A datagram that has nothing to share with: as it came, or in a caravan of its own, so that
+  // those that go through an endpoint's process don't fall behind those that don't.
   enum class Lone : uint8_t { kPlain, kCaravan };
-  Batcher(uint16_t port, Cap cap, Lone lone = Lone::kPlain) : port_(port), lone_(lone), cap_(std::move(cap)) {}
+  Batcher(uint16_t port, Cap cap, Lone lone = Lone::kPlain)
+      : port_(port), lone_(lone), cap_(std::move(cap)) {}
 
   struct Packet {
     Bytes bytes;

@@ -13,7 +13,8 @@ using pxio::UdpHeader;
 UdpHeader udp_of(Bytes udp) { return pxio::load<UdpHeader>(udp.data()); }
 
 uint8_t class_of(const Ipv6Header& h) {
-  return static_cast<uint8_t>(h.version_class_flow.bytes[0] << 4 | h.version_class_flow.bytes[1] >> 4);
+  return static_cast<uint8_t>(h.version_class_flow.bytes[0] << 4 |
+                              h.version_class_flow.bytes[1] >> 4);
 }
 
 const uint8_t* addresses(const UdpPacket& p) { return p.ip + (p.family == Family::kIpv4 ? 12 : 8); }
@@ -38,21 +39,27 @@ class OuterSum {
 }  // namespace
 
 const char* name_of(Refusal r) {
-  constexpr const char* kNames[] = {"none",   "short", "magic", "version", "type", "reserved", "count",
-                                    "length", "record", "rest",  "nested",  "mark", "ecn"};
+  constexpr const char* kNames[] = {"none",     "short", "magic",  "version", "type",
+                                    "reserved", "count", "length", "record",  "rest",
+                                    "nested",   "mark",  "ecn"};
   return kNames[static_cast<size_t>(r)];
 }
 
-size_t bundle(std::span<const Datagram> datagrams, Family family, uint8_t ecn, uint16_t port, MutableBytes out) {
-  if (datagrams.empty() || datagrams.size() > kMaxDatagrams || out.size() < sizeof(Header)) return 0;
+size_t bundle(std::span<const Datagram> datagrams, Family family, uint8_t ecn, uint16_t port,
+              MutableBytes out) {
+  if (datagrams.empty() || datagrams.size() > kMaxDatagrams || out.size() < sizeof(Header))
+    return 0;
   const size_t mark_len = mark_bytes(family);
   size_t at = sizeof(Header);
   for (const Datagram& d : datagrams) {
     if (d.udp.size() < kUdpBytes || out.size() - at < mark_len + d.udp.size()) return 0;
     const UdpHeader udp = udp_of(d.udp);
-    if (udp.len.host() != d.udp.size() || udp.src_port.host() == port || udp.dst_port.host() == port) return 0;
+    if (udp.len.host() != d.udp.size() || udp.src_port.host() == port ||
+        udp.dst_port.host() == port)
+      return 0;
     const uint32_t mark = family == Family::kIpv4 ? d.mark : d.mark & kFlowLabelMask;
-    for (size_t i = 0; i < mark_len; ++i) out[at++] = static_cast<uint8_t>(mark >> 8 * (mark_len - 1 - i));
+    for (size_t i = 0; i < mark_len; ++i)
+      out[at++] = static_cast<uint8_t>(mark >> 8 * (mark_len - 1 - i));
     std::memcpy(&out[at], d.udp.data(), d.udp.size());
     at += d.udp.size();
   }
@@ -130,11 +137,12 @@ size_t bundle_packet(std::span<const UdpPacket> packets, uint16_t port, MutableB
   if (out.size() < before) return 0;
   std::array<Datagram, kMaxDatagrams> datagrams;
   for (size_t i = 0; i < packets.size(); ++i) datagrams[i] = packets[i].datagram;
-  const size_t n = bundle(std::span(datagrams).first(packets.size()), first.family, first.tos & kEcnMask, port,
-                          out.subspan(before));
+  const size_t n = bundle(std::span(datagrams).first(packets.size()), first.family,
+                          first.tos & kEcnMask, port, out.subspan(before));
   if (n == 0) return 0;
   const auto udp_len = static_cast<uint16_t>(kUdpBytes + n);
-  UdpHeader udp{be16(source_port(first.src_port, first.dst_port)), be16(port), be16(udp_len), be16(0)};
+  UdpHeader udp{be16(source_port(first.src_port, first.dst_port)), be16(port), be16(udp_len),
+                be16(0)};
   std::memcpy(out.data(), first.ip, ip_len);
   if (first.family == Family::kIpv4) {
     auto& ip = *reinterpret_cast<Ipv4Header*>(out.data());
@@ -150,7 +158,8 @@ size_t bundle_packet(std::span<const UdpPacket> packets, uint16_t port, MutableB
     for (const UdpPacket& p : packets) {
       const auto length = static_cast<uint16_t>(p.datagram.udp.size());
       // A datagram whose checksum holds sums up to the complement of its pseudo-header's sum.
-      const uint16_t datagram = static_cast<uint16_t>(~pxio::fold(pseudo_sum(p.family, src, src + 16, length)));
+      const uint16_t datagram =
+          static_cast<uint16_t>(~pxio::fold(pseudo_sum(p.family, src, src + 16, length)));
       sum.add(uint64_t{be32(p.datagram.mark).raw()} + datagram, length);
     }
     const auto checksum = static_cast<uint16_t>(~pxio::fold(sum.get()));
@@ -160,7 +169,8 @@ size_t bundle_packet(std::span<const UdpPacket> packets, uint16_t port, MutableB
   return before + n;
 }
 
-size_t write_ip_header(const uint8_t* outer, Family family, const Record& r, uint8_t tos, uint8_t* out) {
+size_t write_ip_header(const uint8_t* outer, Family family, const Record& r, uint8_t tos,
+                       uint8_t* out) {
   if (family == Family::kIpv4) {
     auto ip = pxio::load<Ipv4Header>(outer);
     ip.tos = tos;

@@ -22,7 +22,8 @@ Hello Client::next(Time now) {
 
 std::optional<Hello> Client::farewell() const {
   if (size_ == 0) return {};
-  return Hello{.size = 0, .lifetime_ms = 0, .nonce = nonce(count_), .cookie = cookie_, .session = session_};
+  return Hello{
+      .size = 0, .lifetime_ms = 0, .nonce = nonce(count_), .cookie = cookie_, .session = session_};
 }
 
 bool Client::accept(Bytes payload, Time now) {

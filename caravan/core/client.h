@@ -33,10 +33,12 @@ class Client {
 
   // Whether the gateway takes caravans, and sends them.
   bool active(Time now) const { return size_ != 0 && now - answered_ < config_.patience; }
-  uint16_t size() const { return size_; }          // the largest caravan, both ways
-  uint64_t session() const { return session_; }    // of the gateway; 0: none seen
-  Status status() const { return status_; }        // of the last answer
-  std::optional<Time> answered() const { return session_ != 0 ? std::optional(answered_) : std::nullopt; }
+  uint16_t size() const { return size_; }        // the largest caravan, both ways
+  uint64_t session() const { return session_; }  // of the gateway; 0: none seen
+  Status status() const { return status_; }      // of the last answer
+  std::optional<Time> answered() const {
+    return session_ != 0 ? std::optional(answered_) : std::nullopt;
+  }
   uint64_t hellos() const { return count_; }
   uint64_t answers() const { return answers_; }
 

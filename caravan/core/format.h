@@ -47,10 +47,12 @@ inline constexpr size_t kUdpBytes = sizeof(pxio::UdpHeader);
 inline constexpr size_t kMaxDatagrams = 64;
 inline constexpr uint8_t kEcnMask = 3;
 
-// What each datagram's IP header had for itself: identification on IPv4, flow label on IPv6 (20 bits).
+// What each datagram's IP header had for itself: identification on IPv4, flow label on IPv6 (20
+// bits).
 constexpr size_t mark_bytes(Family f) { return f == Family::kIpv4 ? 2 : 4; }
 constexpr size_t ip_bytes(Family f) { return f == Family::kIpv4 ? 20 : 40; }
-// What the first record's UDP header has before it in the caravan beyond what it had in its own packet.
+// What the first record's UDP header has before it in the caravan beyond what it had in its own
+// packet.
 constexpr size_t front_bytes(Family f) { return kUdpBytes + sizeof(Header) + mark_bytes(f); }
 inline constexpr uint32_t kFlowLabelMask = 0xfffff;
 
@@ -75,8 +77,8 @@ enum class Refusal : uint8_t {
 };
 const char* name_of(Refusal r);
 
-// RFC 6040, section 4.2, figure 4: the ECN field that leaves, where the datagrams had `inner` and the
-// caravan arrived with `outer`; negative: drop.
+// RFC 6040, section 4.2, figure 4: the ECN field that leaves, where the datagrams had `inner` and
+// the caravan arrived with `outer`; negative: drop.
 constexpr int decapsulated_ecn(uint8_t inner, uint8_t outer) {
   constexpr int8_t kTable[4][4] = {
       // outer: Not-ECT, ECT(1), ECT(0), CE
@@ -96,11 +98,13 @@ constexpr uint16_t source_port(uint16_t a, uint16_t b) {
   return static_cast<uint16_t>(0xc000 | h >> 18);
 }
 
-// The pseudo-header of a UDP datagram of `length` bytes (RFC 768; RFC 8200, section 8.1). Not folded.
+// The pseudo-header of a UDP datagram of `length` bytes (RFC 768; RFC 8200, section 8.1). Not
+// folded.
 inline uint64_t pseudo_sum(Family f, const uint8_t* src, const uint8_t* dst, uint16_t length) {
   const unsigned n = f == Family::kIpv4 ? 4 : 16;
   uint64_t sum = uint64_t{be16(length).raw()} + be16(pxio::kProtoUdp).raw();
-  for (unsigned i = 0; i < n; i += 4) sum += uint64_t{pxio::load<uint32_t>(src + i)} + pxio::load<uint32_t>(dst + i);
+  for (unsigned i = 0; i < n; i += 4)
+    sum += uint64_t{pxio::load<uint32_t>(src + i)} + pxio::load<uint32_t>(dst + i);
   return sum;
 }
 

@@ -8,7 +8,9 @@ struct be64 {
   be32 high, low;
   uint64_t host() const { return uint64_t{high.host()} << 32 | low.host(); }
 };
-be64 to_be64(uint64_t v) { return {be32(static_cast<uint32_t>(v >> 32)), be32(static_cast<uint32_t>(v))}; }
+be64 to_be64(uint64_t v) {
+  return {be32(static_cast<uint32_t>(v >> 32)), be32(static_cast<uint32_t>(v))};
+}
 
 struct Wire {
   be16 magic;
@@ -61,14 +63,19 @@ void encode(const Answer& m, std::span<uint8_t, kHelloBytes> out) {
 std::optional<Hello> parse_hello(Bytes payload) {
   const auto w = message(payload, Type::kHello);
   if (!w || w->status != 0) return {};
-  return Hello{w->size.host(), w->lifetime_ms.host(), w->nonce.host(), w->cookie.host(), w->session.host()};
+  return Hello{w->size.host(), w->lifetime_ms.host(), w->nonce.host(), w->cookie.host(),
+               w->session.host()};
 }
 
 std::optional<Answer> parse_answer(Bytes payload) {
   const auto w = message(payload, Type::kAnswer);
   if (!w || w->status > static_cast<uint8_t>(Status::kGone)) return {};
-  return Answer{static_cast<Status>(w->status), w->size.host(),   w->lifetime_ms.host(),
-                w->nonce.host(),                w->cookie.host(), w->session.host()};
+  return Answer{static_cast<Status>(w->status),
+                w->size.host(),
+                w->lifetime_ms.host(),
+                w->nonce.host(),
+                w->cookie.host(),
+                w->session.host()};
 }
 
 }  // namespace caravan

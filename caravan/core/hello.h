@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages by which a host says that it takes caravans, and the gateway's answers: UDP payloads of 32
-// bytes, to and from the caravan port. Any thread.
+// Messages by which a host says that it takes caravans, and the gateway's answers: UDP payloads of
+// 32 bytes, to and from the caravan port. Any thread.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -15,10 +15,11 @@ using namespace std::chrono_literals;
 
 inline constexpr size_t kHelloBytes = 32;
 
-// Host to gateway. The first has no cookie; the answer brings one, which proves that the host gets what
-// is sent to its address.
+// Host to gateway. The first has no cookie; the answer brings one, which proves that the host gets
+// what is sent to its address.
 struct Hello {
-  uint16_t size = 0;         // the largest caravan that it takes, as an IP packet; 0: it takes none any more
+  uint16_t size =
+      0;  // the largest caravan that it takes, as an IP packet; 0: it takes none any more
   uint16_t lifetime_ms = 0;  // for how long it wants to be known
   uint64_t nonce = 0;        // random, returned
   uint64_t cookie = 0;       // 0: none yet

@@ -29,7 +29,8 @@ bool HostTable::read(const Entry& e, Host& out) noexcept {
   const uint32_t version = e.version.load(std::memory_order_acquire);
   if (version % 2 != 0) return false;
   const uint32_t what = e.what.load(std::memory_order_acquire);
-  const uint64_t high = e.high.load(std::memory_order_acquire), low = e.low.load(std::memory_order_acquire);
+  const uint64_t high = e.high.load(std::memory_order_acquire),
+                 low = e.low.load(std::memory_order_acquire);
   out.until = Time(e.until.load(std::memory_order_acquire));
   if (e.version.load(std::memory_order_relaxed) != version) return false;
   out.address.family = static_cast<Family>(what >> 16);
@@ -41,7 +42,8 @@ bool HostTable::read(const Entry& e, Host& out) noexcept {
 
 bool HostTable::write(Entry& e, const Host& h) noexcept {
   uint32_t version = e.version.load(std::memory_order_relaxed);
-  if (version % 2 != 0 || !e.version.compare_exchange_strong(version, version + 1, std::memory_order_acq_rel))
+  if (version % 2 != 0 ||
+      !e.version.compare_exchange_strong(version, version + 1, std::memory_order_acq_rel))
     return false;
   e.what.store(static_cast<uint32_t>(h.address.family) << 16 | h.size, std::memory_order_release);
   e.high.store(half(h.address, 0), std::memory_order_release);
@@ -53,7 +55,8 @@ bool HostTable::write(Entry& e, const Host& h) noexcept {
 
 uint16_t HostTable::size_of(const Address& host, Time now) const noexcept {
   for (const Entry& e : set_of(host).ways) {
-    if (e.what.load(std::memory_order_relaxed) == 0 || e.low.load(std::memory_order_relaxed) != half(host, 8) ||
+    if (e.what.load(std::memory_order_relaxed) == 0 ||
+        e.low.load(std::memory_order_relaxed) != half(host, 8) ||
         e.high.load(std::memory_order_relaxed) != half(host, 0))
       continue;
     Host h;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hosts that take caravans: a table of fixed size that all workers of a gateway share. Reading takes
-// no lock and waits for nobody; writing (a hello, at most some a second and host) may fail where two
-// writers meet on an entry, which the host's next hello mends.
+// The hosts that take caravans: a table of fixed size that all workers of a gateway share. Reading
+// takes no lock and waits for nobody; writing (a hello, at most some a second and host) may fail
+// where two writers meet on an entry, which the host's next hello mends.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -19,13 +19,14 @@ struct Host {
 
 class HostTable {
  public:
-  // `capacity` hosts, rounded up to a power of two; `secret` keeps strangers from choosing addresses that
-  // displace each other. Throws std::bad_alloc.
+  // `capacity` hosts, rounded up to a power of two; `secret` keeps strangers from choosing
+  // addresses that displace each other. Throws std::bad_alloc.
   HostTable(uint32_t capacity, const Secret& secret);
 
   // The largest caravan that the host takes now; 0: it hasn't asked, or not again. Any thread.
   uint16_t size_of(const Address& host, Time now) const noexcept;
-  // Any thread. False: no room, or another writer was at it. A host of the configuration stays as it is.
+  // Any thread. False: no room, or another writer was at it. A host of the configuration stays as
+  // it is.
   bool set(const Host& host, Time now) noexcept;
   void erase(const Address& host) noexcept;
   // Any thread; what changes meanwhile may be missing.

@@ -15,7 +15,8 @@ int64_t epoch_of(Time now) { return now / kEpoch; }
 
 }  // namespace
 
-Registrar::Registrar(HostTable& hosts, const RegistrarConfig& config) : hosts_(hosts), config_(config) {}
+Registrar::Registrar(HostTable& hosts, const RegistrarConfig& config)
+    : hosts_(hosts), config_(config) {}
 
 uint64_t Registrar::cookie(const Address& of, int64_t epoch) const noexcept {
   struct {
@@ -24,7 +25,8 @@ uint64_t Registrar::cookie(const Address& of, int64_t epoch) const noexcept {
     uint64_t session;
     uint64_t family;
   } what{of.bytes, epoch, config_.session, static_cast<uint64_t>(of.family)};
-  const uint64_t c = siphash(config_.secret, {reinterpret_cast<const uint8_t*>(&what), sizeof what});
+  const uint64_t c =
+      siphash(config_.secret, {reinterpret_cast<const uint8_t*>(&what), sizeof what});
   return c != 0 ? c : 1;  // 0 says that there is none
 }
 
@@ -41,7 +43,8 @@ bool Registrar::allowed(Time now) noexcept {
   return in_second_++ < config_.per_second;
 }
 
-bool Registrar::answer(const Address& from, Bytes payload, Time now, std::span<uint8_t, kHelloBytes> out) noexcept {
+bool Registrar::answer(const Address& from, Bytes payload, Time now,
+                       std::span<uint8_t, kHelloBytes> out) noexcept {
   const auto hello = parse_hello(payload);
   if (!hello) {
     ++count_.drop_malformed;
@@ -55,7 +58,8 @@ bool Registrar::answer(const Address& from, Bytes payload, Time now, std::span<u
   Answer a{.status = Status::kCookie,
            .size = std::min(hello->size, config_.largest),
            .lifetime_ms = static_cast<uint16_t>(std::clamp<int64_t>(
-               hello->lifetime_ms, kLeastLifeMs, std::clamp<int64_t>(config_.longest_life.count(), kLeastLifeMs, UINT16_MAX))),
+               hello->lifetime_ms, kLeastLifeMs,
+               std::clamp<int64_t>(config_.longest_life.count(), kLeastLifeMs, UINT16_MAX))),
            .nonce = hello->nonce,
            .cookie = cookie(from, epoch_of(now)),
            .session = config_.session};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The gateway's side of the hello: answers, and enters hosts into the table. Nothing is kept of a host
-// that hasn't proved that it gets what is sent to its address. One thread; several registrars may share
-// one table, given the same secret and session.
+// The gateway's side of the hello: answers, and enters hosts into the table. Nothing is kept of a
+// host that hasn't proved that it gets what is sent to its address. One thread; several registrars
+// may share one table, given the same secret and session.
 #pragma once
 #include "caravan/core/hosts.h"
 
@@ -24,9 +24,11 @@ class Registrar {
  public:
   Registrar(HostTable& hosts, const RegistrarConfig& config);
 
-  // The answer to a hello that came from `from`, which the caller knows to be an inside address on an
-  // inside port: kHelloBytes, as long as the hello; or nothing. `out` may be the hello's own bytes.
-  bool answer(const Address& from, Bytes payload, Time now, std::span<uint8_t, kHelloBytes> out) noexcept;
+  // The answer to a hello that came from `from`, which the caller knows to be an inside address on
+  // an inside port: kHelloBytes, as long as the hello; or nothing. `out` may be the hello's own
+  // bytes.
+  bool answer(const Address& from, Bytes payload, Time now,
+              std::span<uint8_t, kHelloBytes> out) noexcept;
   void set_largest(uint16_t largest) noexcept { config_.largest = largest; }
   const RegistrarCounters& counters() const noexcept { return count_; }
 

@@ -48,18 +48,21 @@ bool Regroup::joins(const From& from, const Datagram& d) const {
   const size_t n = d.udp.size() - kUdpBytes;
   if (n == 0 || group_.size == 0 || n > group_.size) return false;
   if (group_.payloads.size() == kMostSegments || group_.bytes + n > kMostGroupBytes) return false;
-  if (from.src != from_.src || from.dst != from_.dst || from.tos != from_.tos || from.ttl != from_.ttl) return false;
+  if (from.src != from_.src || from.dst != from_.dst || from.tos != from_.tos ||
+      from.ttl != from_.ttl)
+    return false;
   return std::memcmp(d.udp.data(), &group_.headers[ip_bytes(from.src.family)], 4) == 0;  // ports
 }
 
 void Regroup::add(const From& from, const Datagram& d) {
   const auto udp = pxio::load<UdpHeader>(d.udp.data());
   const auto length = static_cast<uint16_t>(d.udp.size());
-  // Groups have no checksums of their own, so each datagram's is proved here; what fails goes alone, and the
-  // kernel counts it. One without a checksum would get one.
-  const bool proved = udp.checksum != 0 &&
-                      pxio::fold(pseudo_sum(from.src.family, from.src.bytes.data(), from.dst.bytes.data(), length) +
-                                 pxio::sum_bytes(d.udp.data(), length)) == 0xffff;
+  // Groups have no checksums of their own, so each datagram's is proved here; what fails goes
+  // alone, and the kernel counts it. One without a checksum would get one.
+  const bool proved =
+      udp.checksum != 0 &&
+      pxio::fold(pseudo_sum(from.src.family, from.src.bytes.data(), from.dst.bytes.data(), length) +
+                 pxio::sum_bytes(d.udp.data(), length)) == 0xffff;
   if (!proved || !joins(from, d)) {
     flush();
     start(from, d, proved);
@@ -100,7 +103,8 @@ void Regroup::flush() {
     // As for a checksum that a NIC is to make: the pseudo-header's sum alone.
     auto& udp = *reinterpret_cast<UdpHeader*>(p + ip_len);
     udp.len = be16(udp_len);
-    udp.checksum = be16::from_raw(pxio::fold(pseudo_sum(family, from_.src.bytes.data(), from_.dst.bytes.data(), udp_len)));
+    udp.checksum = be16::from_raw(
+        pxio::fold(pseudo_sum(family, from_.src.bytes.data(), from_.dst.bytes.data(), udp_len)));
   }
   send_(group_);
   group_.payloads.clear();
@@ -112,12 +116,13 @@ void set_udp_checksum(MutableBytes packet, Family family) {
   const auto length = static_cast<uint16_t>(packet.size() - ip_len);
   udp.checksum = be16(0);
   const uint8_t* src = &packet[addresses_at(family)];
-  const auto sum = static_cast<uint16_t>(
-      ~pxio::fold(pseudo_sum(family, src, src + address_len(family), length) + pxio::sum_bytes(&udp, length)));
+  const auto sum = static_cast<uint16_t>(~pxio::fold(
+      pseudo_sum(family, src, src + address_len(family), length) + pxio::sum_bytes(&udp, length)));
   udp.checksum = be16::from_raw(sum != 0 ? sum : uint16_t{0xffff});
 }
 
-bool cut_datagrams(Bytes packet, size_t payload, std::vector<uint8_t>& out, std::vector<size_t>& lengths) {
+bool cut_datagrams(Bytes packet, size_t payload, std::vector<uint8_t>& out,
+                   std::vector<size_t>& lengths) {
   if (packet.size() < ip_bytes(Family::kIpv4) || payload == 0) return false;
   const Family family = packet[0] >> 4 == 6 ? Family::kIpv6 : Family::kIpv4;
   const size_t headers = ip_bytes(family) + kUdpBytes;
@@ -127,7 +132,8 @@ bool cut_datagrams(Bytes packet, size_t payload, std::vector<uint8_t>& out, std:
   for (size_t at = headers; at < packet.size(); at += payload, ++id) {
     const size_t n = std::min(payload, packet.size() - at), from = out.size();
     out.insert(out.end(), packet.begin(), packet.begin() + static_cast<ptrdiff_t>(headers));
-    out.insert(out.end(), packet.begin() + static_cast<ptrdiff_t>(at), packet.begin() + static_cast<ptrdiff_t>(at + n));
+    out.insert(out.end(), packet.begin() + static_cast<ptrdiff_t>(at),
+               packet.begin() + static_cast<ptrdiff_t>(at + n));
     uint8_t* p = &out[from];
     const auto udp_len = static_cast<uint16_t>(kUdpBytes + n);
     reinterpret_cast<UdpHeader*>(p + ip_bytes(family))->len = be16(udp_len);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datagrams of caravans as the kernel takes them at once: runs of one flow whose payloads have one size (the
-// last may be shorter), which a TUN device takes as one packet with VIRTIO_NET_HDR_GSO_UDP_L4. What can't
-// join goes singly; order is kept. One thread.
+// Datagrams of caravans as the kernel takes them at once: runs of one flow whose payloads have one
+// size (the last may be shorter), which a TUN device takes as one packet with
+// VIRTIO_NET_HDR_GSO_UDP_L4. What can't join goes singly; order is kept. One thread.
 #pragma once
 #include <functional>
 #include <vector>
@@ -19,8 +19,9 @@ struct Group {
   size_t header_bytes = 0;
   size_t size = 0;  // payload of each datagram, where there is more than one
   std::vector<Bytes> payloads;
-  size_t bytes = 0;      // of all payloads
-  bool proved = false;   // the checksums hold (one: it stays in place; several: see checksum_partial())
+  size_t bytes = 0;  // of all payloads
+  bool proved =
+      false;  // the checksums hold (one: it stays in place; several: see checksum_partial())
 };
 
 class Regroup {
@@ -49,10 +50,11 @@ class Regroup {
   bool closed_ = false;  // a shorter one ended the run
 };
 
-// One large UDP packet (of a program that uses UDP_SEGMENT) as datagrams: each is an IP packet with its
-// checksum, appended to `out`; their lengths to `lengths`. `payload`: of each but the last, which may be
-// shorter. False: it isn't such a packet.
-bool cut_datagrams(Bytes packet, size_t payload, std::vector<uint8_t>& out, std::vector<size_t>& lengths);
+// One large UDP packet (of a program that uses UDP_SEGMENT) as datagrams: each is an IP packet with
+// its checksum, appended to `out`; their lengths to `lengths`. `payload`: of each but the last,
+// which may be shorter. False: it isn't such a packet.
+bool cut_datagrams(Bytes packet, size_t payload, std::vector<uint8_t>& out,
+                   std::vector<size_t>& lengths);
 
 // Makes the UDP checksum of an IP packet right, whatever stands there.
 void set_udp_checksum(MutableBytes packet, Family family);

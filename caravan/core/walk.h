@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one check of a caravan's structure, over whatever holds its bytes: a span, or a chain of packet
-// buffers. Nothing of a caravan is used before all of it has been checked. Any thread.
+// The one check of a caravan's structure, over whatever holds its bytes: a span, or a chain of
+// packet buffers. Nothing of a caravan is used before all of it has been checked. Any thread.
 #pragma once
 #include "caravan/core/format.h"
 
@@ -18,8 +18,8 @@ struct Records {
   uint8_t ecn = 0;  // as bundled
 };
 
-// `read(offset, n, scratch)` returns n contiguous bytes (n <= 16) that lie within `size`; it may copy
-// them to `scratch`. `size` is the UDP payload's. `port` is the caravan port.
+// `read(offset, n, scratch)` returns n contiguous bytes (n <= 16) that lie within `size`; it may
+// copy them to `scratch`. `size` is the UDP payload's. `port` is the caravan port.
 template <typename Read>
 Refusal walk(Read&& read, uint32_t size, Family family, uint16_t port, Records& out) noexcept {
   uint8_t scratch[16];

@@ -15,15 +15,18 @@ bool is_hello(const rte_mbuf& m, const PacketView& v, uint16_t port) noexcept {
   const auto udp = pxio::load<pxio::UdpHeader>(data(m) + v.l4_off());
   if (udp.dst_port.host() != port || v.ip_len < v.l3_len + kUdpBytes + 4) return false;
   uint8_t scratch[4];
-  const void* p = rte_pktmbuf_read(&m, v.l4_off() + static_cast<uint32_t>(kUdpBytes), sizeof scratch, scratch);
+  const void* p =
+      rte_pktmbuf_read(&m, v.l4_off() + static_cast<uint32_t>(kUdpBytes), sizeof scratch, scratch);
   return type_of({static_cast<const uint8_t*>(p), sizeof scratch}) == Type::kHello;
 }
 
-bool answer_hello(rte_mbuf& m, const PacketView& v, Registrar& registrar, pxio::Nanos now) noexcept {
+bool answer_hello(rte_mbuf& m, const PacketView& v, Registrar& registrar,
+                  pxio::Nanos now) noexcept {
   const bool v6 = v.version == 6;
   const size_t ip_len = ip_bytes(v6 ? Family::kIpv6 : Family::kIpv4);
   const size_t whole = v.l2_len + ip_len + kUdpBytes + kHelloBytes;
-  if (v.why != pxio::Opaque::kNone || v.l3_len != ip_len || v.ip_len != whole - v.l2_len) return false;
+  if (v.why != pxio::Opaque::kNone || v.l3_len != ip_len || v.ip_len != whole - v.l2_len)
+    return false;
   if (!pxio::writable(m) || !pxio::pull(m, static_cast<uint16_t>(whole))) return false;
   uint8_t* p = data(m);
   uint8_t* ip = p + v.l2_len;
@@ -48,8 +51,9 @@ bool answer_hello(rte_mbuf& m, const PacketView& v, Registrar& registrar, pxio::
     pxio::set_ipv4_checksum(v4);
   }
   udp.checksum = be16(0);
-  const uint64_t sum = pseudo_sum(v6 ? Family::kIpv6 : Family::kIpv4, src, src + address, udp.len.host()) +
-                       pxio::sum_bytes(&udp, kUdpBytes + kHelloBytes);
+  const uint64_t sum =
+      pseudo_sum(v6 ? Family::kIpv6 : Family::kIpv4, src, src + address, udp.len.host()) +
+      pxio::sum_bytes(&udp, kUdpBytes + kHelloBytes);
   const auto checksum = static_cast<uint16_t>(~pxio::fold(sum));
   udp.checksum = be16::from_raw(checksum != 0 ? checksum : uint16_t{0xffff});
   return true;

@@ -7,13 +7,14 @@
 
 namespace caravan {
 
-// Whether a datagram (Kind::kUdp) from inside is a hello or claims to be one: to the caravan port, with the
-// magic and type.
+// Whether a datagram (Kind::kUdp) from inside is a hello or claims to be one: to the caravan port,
+// with the magic and type.
 bool is_hello(const rte_mbuf& m, const pxio::PacketView& v, uint16_t port) noexcept;
 
-// Makes the hello's packet the answer to it, which goes back to the port it came from, from the address
-// that it was sent to. False: no answer, the caller drops the packet. The caller knows that it came from
-// an inside port and address.
-bool answer_hello(rte_mbuf& m, const pxio::PacketView& v, Registrar& registrar, pxio::Nanos now) noexcept;
+// Makes the hello's packet the answer to it, which goes back to the port it came from, from the
+// address that it was sent to. False: no answer, the caller drops the packet. The caller knows that
+// it came from an inside port and address.
+bool answer_hello(rte_mbuf& m, const pxio::PacketView& v, Registrar& registrar,
+                  pxio::Nanos now) noexcept;
 
 }  // namespace caravan

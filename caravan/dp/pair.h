@@ -42,7 +42,9 @@ inline Address source_of(const uint8_t* ip, bool v6) noexcept {
 
 // One sender and one receiver: no multicast, no broadcast, no unspecified source.
 inline bool unicast(const uint8_t* ip, bool v6) noexcept {
-  if (v6) return ip[8] != 0xff && ip[24] != 0xff && (pxio::load<uint64_t>(ip + 8) != 0 || pxio::load<uint64_t>(ip + 16) != 0);
+  if (v6)
+    return ip[8] != 0xff && ip[24] != 0xff &&
+           (pxio::load<uint64_t>(ip + 8) != 0 || pxio::load<uint64_t>(ip + 16) != 0);
   return ip[12] < 224 && ip[16] < 224 && ip[12] != 0;
 }
 

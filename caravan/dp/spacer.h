@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datagrams of one caravan don't leave back to back where that is configured: each waits for its place
-// behind the one before it of the same pair. Worker thread.
+// Datagrams of one caravan don't leave back to back where that is configured: each waits for its
+// place behind the one before it of the same pair. Worker thread.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -19,7 +19,8 @@ class Spacer {
   static constexpr pxio::Nanos kMostDelay = std::chrono::milliseconds(2);
 
   // Holds `capacity` packets at most; when full, all leave at once. Throws std::bad_alloc.
-  Spacer(uint32_t capacity, pxio::TxBuffer& tx, Counters& counters) : tx_(tx), count_(counters), capacity_(capacity) {
+  Spacer(uint32_t capacity, pxio::TxBuffer& tx, Counters& counters)
+      : tx_(tx), count_(counters), capacity_(capacity) {
     waiting_.reserve(capacity);
   }
   ~Spacer() {
@@ -31,7 +32,8 @@ class Spacer {
   // 0: everything leaves at once.
   void set_spacing(pxio::Nanos spacing) noexcept { spacing_ = spacing; }
 
-  // Sends the packet, in the order of its pair: now, or when its place has come. `pair_hash`: of hash_of().
+  // Sends the packet, in the order of its pair: now, or when its place has come. `pair_hash`: of
+  // hash_of().
   void push(pxio::PktPtr pkt, uint64_t pair_hash, pxio::Nanos now) noexcept {
     pxio::Nanos& free_at = lanes_[pair_hash % kLanes];
     // The lane's order is that of these times, and of arrival where they are equal.

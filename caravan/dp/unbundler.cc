@@ -23,7 +23,8 @@ bool Unbundler::is_caravan(const rte_mbuf& m, const PacketView& v) const noexcep
   if (udp.dst_port.host() != limits_.port) return false;
   uint8_t scratch[4];
   if (v.ip_len < v.l3_len + kUdpBytes + sizeof scratch) return false;
-  const void* p = rte_pktmbuf_read(&m, v.l4_off() + static_cast<uint32_t>(kUdpBytes), sizeof scratch, scratch);
+  const void* p =
+      rte_pktmbuf_read(&m, v.l4_off() + static_cast<uint32_t>(kUdpBytes), sizeof scratch, scratch);
   return type_of({static_cast<const uint8_t*>(p), sizeof scratch}) == Type::kCaravan;
 }
 
@@ -40,8 +41,8 @@ uint16_t Unbundler::take(PktPtr pkt, const PacketView& v, Out& out) noexcept {
   const uint8_t* ip = data(m) + v.l2_len;
   const auto udp = pxio::load<pxio::UdpHeader>(data(m) + v.l4_off());
   const uint32_t length = udp.len.host();
-  if (v.why != pxio::Opaque::kNone || v.l3_len != ip_bytes(family) || length != v.ip_len - v.l3_len ||
-      length < kUdpBytes || !unicast(ip, v.version == 6)) {
+  if (v.why != pxio::Opaque::kNone || v.l3_len != ip_bytes(family) ||
+      length != v.ip_len - v.l3_len || length < kUdpBytes || !unicast(ip, v.version == 6)) {
     drop(Refusal::kLength);
     return 0;
   }
@@ -61,7 +62,8 @@ uint16_t Unbundler::take(PktPtr pkt, const PacketView& v, Out& out) noexcept {
     drop(refusal);
     return 0;
   }
-  const uint8_t tos = family == Family::kIpv4 ? ip[1] : static_cast<uint8_t>(ip[0] << 4 | ip[1] >> 4);
+  const uint8_t tos =
+      family == Family::kIpv4 ? ip[1] : static_cast<uint8_t>(ip[0] << 4 | ip[1] >> 4);
   const int leaves_with = tos_of(tos, records.ecn);
   if (leaves_with < 0) {
     drop(Refusal::kEcn);
@@ -79,7 +81,8 @@ uint16_t Unbundler::take(PktPtr pkt, const PacketView& v, Out& out) noexcept {
   return records.count;
 }
 
-PktPtr Unbundler::make(rte_mbuf& m, const PacketView& v, const Record& r, uint32_t base, uint8_t tos) noexcept {
+PktPtr Unbundler::make(rte_mbuf& m, const PacketView& v, const Record& r, uint32_t base,
+                       uint8_t tos) noexcept {
   const Family family = family_of(v);
   const auto front = static_cast<uint16_t>(v.l2_len + ip_bytes(family));
   const uint32_t at = base + r.offset;
@@ -87,12 +90,14 @@ PktPtr Unbundler::make(rte_mbuf& m, const PacketView& v, const Record& r, uint32
   PktPtr p;
   uint8_t* header = nullptr;
   if (payload >= kCopyBelow && limits_.max_segs > 1) {
-    PktPtr shared = pxio::share_part(m, at + static_cast<uint32_t>(kUdpBytes), payload, buffers_.small);
+    PktPtr shared =
+        pxio::share_part(m, at + static_cast<uint32_t>(kUdpBytes), payload, buffers_.small);
     if (!shared) return PktPtr();
     if (shared->nb_segs < limits_.max_segs) {
       // The datagram's headers in a buffer of its own, its payload where it is.
       p = pxio::new_packet(buffers_.small);
-      if (!p || (header = pxio::extend(*p, static_cast<uint16_t>(front + kUdpBytes))) == nullptr) return PktPtr();
+      if (!p || (header = pxio::extend(*p, static_cast<uint16_t>(front + kUdpBytes))) == nullptr)
+        return PktPtr();
       uint8_t scratch[kUdpBytes];
       std::memcpy(header + front, rte_pktmbuf_read(&m, at, kUdpBytes, scratch), kUdpBytes);
       pxio::append(*p, *p, std::move(shared));

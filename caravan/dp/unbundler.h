@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Takes caravans apart that inside hosts send. The datagrams share the caravan's buffers where the port
-// takes chains; short ones are copied. Worker thread.
+// Takes caravans apart that inside hosts send. The datagrams share the caravan's buffers where the
+// port takes chains; short ones are copied. Worker thread.
 #pragma once
 #include "caravan/core/caravan.h"
 #include "caravan/dp/counters.h"
@@ -14,7 +14,8 @@ class Unbundler {
  public:
   struct Limits {
     uint16_t port = kDefaultPort;
-    uint16_t max_segs = 64;  // buffers that the outside port takes in one packet; below 2: all is copied
+    uint16_t max_segs =
+        64;  // buffers that the outside port takes in one packet; below 2: all is copied
   };
   // `counters` outlives the unbundler.
   Unbundler(const Limits& limits, pxio::Buffers buffers, Counters& counters) noexcept
@@ -25,14 +26,15 @@ class Unbundler {
   // magic and type.
   bool is_caravan(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
 
-  // Takes such a caravan, which came from an inside port and address: that is the caller's to know. Its
-  // datagrams, whole packets with the caravan's link header, are in out[0..n), in their order. 0: it was
-  // dropped under a counter. They may be larger than the outside takes.
+  // Takes such a caravan, which came from an inside port and address: that is the caller's to know.
+  // Its datagrams, whole packets with the caravan's link header, are in out[0..n), in their order.
+  // 0: it was dropped under a counter. They may be larger than the outside takes.
   using Out = std::array<pxio::PktPtr, kMaxDatagrams>;
   uint16_t take(pxio::PktPtr pkt, const pxio::PacketView& v, Out& out) noexcept;
 
  private:
-  pxio::PktPtr make(rte_mbuf& m, const pxio::PacketView& v, const Record& r, uint32_t base, uint8_t tos) noexcept;
+  pxio::PktPtr make(rte_mbuf& m, const pxio::PacketView& v, const Record& r, uint32_t base,
+                    uint8_t tos) noexcept;
   void drop(Refusal why) noexcept;
 
   Limits limits_;

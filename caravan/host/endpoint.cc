@@ -22,26 +22,29 @@ using boost::system::error_code;
 constexpr auto kTick = 50ms;
 constexpr auto kLookAround = 1s;  // whether the way to the gateway has changed
 constexpr auto kLastWords = 100ms;
-constexpr size_t kReads = 64;     // packets of programs that are bundled together at most
+constexpr size_t kReads = 64;  // packets of programs that are bundled together at most
 constexpr size_t kCutRoom = kReads * (96 << 10);
-// After its last answer a gateway sends caravans for as long as we asked for, and some are under way.
+// After its last answer a gateway sends caravans for as long as we asked for, and some are under
+// way.
 constexpr auto kLinger = 2 * std::chrono::milliseconds(1000);
 
 Time clock_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 Secret random_secret() {
   Secret s{};
-  if (getrandom(s.data(), sizeof s, 0) != sizeof s) throw std::runtime_error("no random bytes from the kernel");
+  if (getrandom(s.data(), sizeof s, 0) != sizeof s)
+    throw std::runtime_error("no random bytes from the kernel");
   return s;
 }
 
 std::string text_of(const Address& a) {
   char buffer[INET6_ADDRSTRLEN];
-  return inet_ntop(a.family == Family::kIpv4 ? AF_INET : AF_INET6, a.bytes.data(), buffer, sizeof buffer);
+  return inet_ntop(a.family == Family::kIpv4 ? AF_INET : AF_INET6, a.bytes.data(), buffer,
+                   sizeof buffer);
 }
 
-// The dummy address of RFC 7600: without any, Linux drops whatever arrives on the device where there is a
-// reverse path filter, be it the loose one.
+// The dummy address of RFC 7600: without any, Linux drops whatever arrives on the device where
+// there is a reverse path filter, be it the loose one.
 constexpr Address kDummy{Family::kIpv4, {192, 0, 0, 8}};
 
 // Settings of the device; where one can't be had, the reason shows in what doesn't work then.
@@ -58,7 +61,10 @@ void set_up(const std::string& device) {
 
 struct Endpoint::Side {
   Side(boost::asio::io_context& io, const Address& to, uint16_t port, uint32_t mark)
-      : gateway(to), socket(to.family, port, mark), sender(to.family, mark), watch(io, socket.fd()) {}
+      : gateway(to),
+        socket(to.family, port, mark),
+        sender(to.family, mark),
+        watch(io, socket.fd()) {}
   ~Side() { watch.release(); }
   Address gateway;
   PortSocket socket;
@@ -71,7 +77,11 @@ struct Endpoint::Side {
 };
 
 Endpoint::Endpoint(boost::asio::io_context& io, const EndpointConfig& config)
-    : io_(io), config_(config), tun_(config.tun, config.batches), tun_watch_(io, tun_.fd()), timer_(io),
+    : io_(io),
+      config_(config),
+      tun_(config.tun, config.batches),
+      tun_watch_(io, tun_.fd()),
+      timer_(io),
       regroup_(tun_.segments(),
                [this](const Group& g) {
                  const size_t n = g.payloads.size();
@@ -87,7 +97,8 @@ Endpoint::Endpoint(boost::asio::io_context& io, const EndpointConfig& config)
                    count_.damaged += !g.proved;
                  }
                }),
-      batcher_(config.port, [this](const UdpPacket& p) { return cap_of(p); }), rooms_(kReads) {
+      batcher_(config.port, [this](const UdpPacket& p) { return cap_of(p); }),
+      rooms_(kReads) {
   try {
     std::vector<Family> families;
     for (const Address& to : config_.gateways) {
@@ -99,8 +110,10 @@ Endpoint::Endpoint(boost::asio::io_context& io, const EndpointConfig& config)
     set_up(tun_.name());
     int error = netlink_.link_up(tun_.name(), 1500);
     if (error == 0) error = netlink_.add_address(tun_.name(), kDummy);
-    if (error != 0) throw std::runtime_error(fmt::format("{}: {}", tun_.name(), std::strerror(error)));
-    if (config_.outbound) steering_ = std::make_unique<Steering>(netlink_, config_.steering, tun_.name(), families);
+    if (error != 0)
+      throw std::runtime_error(fmt::format("{}: {}", tun_.name(), std::strerror(error)));
+    if (config_.outbound)
+      steering_ = std::make_unique<Steering>(netlink_, config_.steering, tun_.name(), families);
   } catch (...) {
     tun_watch_.release();
     throw;
@@ -129,7 +142,8 @@ void Endpoint::look_around(Side& s, Time now) {
   s.way = way;
   if (!way) s.client.reset();
   if (!way || same) return;
-  const auto size = static_cast<uint16_t>(std::clamp<unsigned>(config_.size != 0 ? config_.size : way->mtu, kLeastSize, UINT16_MAX));
+  const auto size = static_cast<uint16_t>(
+      std::clamp<unsigned>(config_.size != 0 ? config_.size : way->mtu, kLeastSize, UINT16_MAX));
   s.client.emplace(ClientConfig{.size = size, .secret = random_secret()});
   if (steering_) steering_->set(s.gateway.family, false, {});
   unsigned mtu = 1280;
@@ -197,10 +211,12 @@ void Endpoint::take(Side& s) {
     const auto type = type_of(r.payload);
     if (type == Type::kCaravan && heard) {
       take_caravan(s, r);
-    } else if (type == Type::kAnswer && s.client && r.from == s.gateway && r.from_port == config_.port) {
+    } else if (type == Type::kAnswer && s.client && r.from == s.gateway &&
+               r.from_port == config_.port) {
       const bool was = s.client->active(now);
       // What follows an answer follows at once: a hello with the cookie, or the route.
-      if (s.client->accept(r.payload, now) && (s.client->due() <= now || was != s.client->active(now)) && !stopping_) {
+      if (s.client->accept(r.payload, now) &&
+          (s.client->due() <= now || was != s.client->active(now)) && !stopping_) {
         timer_.cancel();
         boost::asio::post(io_, [this] {
           if (!stopping_) tick();
@@ -224,7 +240,8 @@ void Endpoint::take_caravan(const Side& s, const Received& r) {
   ++count_.caravans_in;
   count_.datagrams_in += records.count;
   const Regroup::From from{r.from, r.to, static_cast<uint8_t>(tos), r.ttl};
-  for (unsigned i = 0; i < records.count; ++i) regroup_.add(from, datagram_of(r.payload, records.at[i]));
+  for (unsigned i = 0; i < records.count; ++i)
+    regroup_.add(from, datagram_of(r.payload, records.at[i]));
 }
 
 uint16_t Endpoint::cap_of(const UdpPacket& p) const {
@@ -241,8 +258,8 @@ void Endpoint::bundle_out() {
     const Bytes p = read.packet;
     const bool v6 = p[0] >> 4 == 6;
     // The kernel's own chatter about the device (neighbours, multicast listeners) is for nobody.
-    if (p.size() < ip_bytes(v6 ? Family::kIpv6 : Family::kIpv4) || (v6 && (p[6] == 58 || p[6] == 0)) ||
-        (!v6 && p[9] != pxio::kProtoUdp))
+    if (p.size() < ip_bytes(v6 ? Family::kIpv6 : Family::kIpv4) ||
+        (v6 && (p[6] == 58 || p[6] == 0)) || (!v6 && p[9] != pxio::kProtoUdp))
       continue;
     lengths_.clear();
     size_t at = cut_.size();
@@ -271,14 +288,18 @@ void Endpoint::bundle_out() {
 
 nlohmann::json Endpoint::status() const {
   const Time now = clock_now();
-  nlohmann::json j{{"device", tun_.name()}, {"batches", tun_.segments()}, {"outbound", config_.outbound},
-                   {"port", config_.port}, {"families", nlohmann::json::array()}};
+  nlohmann::json j{{"device", tun_.name()},
+                   {"batches", tun_.segments()},
+                   {"outbound", config_.outbound},
+                   {"port", config_.port},
+                   {"families", nlohmann::json::array()}};
   for (const auto& s : sides_) {
-    nlohmann::json f{{"family", s->gateway.family == Family::kIpv4 ? 4 : 6},
-                     {"gateway", text_of(s->gateway)},
-                     {"active", s->active(now)},
-                     {"source", s->way ? nlohmann::json(text_of(s->way->source)) : nlohmann::json()},
-                     {"steering", steering_ != nullptr && steering_->is_on(s->gateway.family)}};
+    nlohmann::json f{
+        {"family", s->gateway.family == Family::kIpv4 ? 4 : 6},
+        {"gateway", text_of(s->gateway)},
+        {"active", s->active(now)},
+        {"source", s->way ? nlohmann::json(text_of(s->way->source)) : nlohmann::json()},
+        {"steering", steering_ != nullptr && steering_->is_on(s->gateway.family)}};
     if (s->client) {
       f["hellos"] = s->client->hellos();
       f["answers"] = s->client->answers();
@@ -289,13 +310,20 @@ nlohmann::json Endpoint::status() const {
     j["families"].push_back(f);
   }
   const EndpointCounters& c = count_;
-  j["counters"] = {{"caravans_in", c.caravans_in},       {"datagrams_in", c.datagrams_in},
-                   {"groups_to_programs", c.groups_to_programs}, {"grouped_datagrams", c.grouped_datagrams},
-                   {"singles_to_programs", c.singles_to_programs}, {"caravans_out", c.caravans_out},
-                   {"datagrams_out", c.datagrams_out},   {"plain_out", c.plain_out},
-                   {"damaged", c.damaged},               {"drop_refused", c.drop_refused},
-                   {"drop_stranger", c.drop_stranger},   {"drop_truncated", c.drop_truncated},
-                   {"drop_to_programs", c.drop_to_programs}, {"drop_send", c.drop_send}};
+  j["counters"] = {{"caravans_in", c.caravans_in},
+                   {"datagrams_in", c.datagrams_in},
+                   {"groups_to_programs", c.groups_to_programs},
+                   {"grouped_datagrams", c.grouped_datagrams},
+                   {"singles_to_programs", c.singles_to_programs},
+                   {"caravans_out", c.caravans_out},
+                   {"datagrams_out", c.datagrams_out},
+                   {"plain_out", c.plain_out},
+                   {"damaged", c.damaged},
+                   {"drop_refused", c.drop_refused},
+                   {"drop_stranger", c.drop_stranger},
+                   {"drop_truncated", c.drop_truncated},
+                   {"drop_to_programs", c.drop_to_programs},
+                   {"drop_send", c.drop_send}};
   return j;
 }
 

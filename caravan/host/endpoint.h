@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A host that takes caravans: asks the gateway for them, hands what is inside to programs, and bundles what
-// they send to the outside. While no gateway answers, nothing of a program's traffic passes here. One
-// thread, that of the io_context.
+// A host that takes caravans: asks the gateway for them, hands what is inside to programs, and
+// bundles what they send to the outside. While no gateway answers, nothing of a program's traffic
+// passes here. One thread, that of the io_context.
 #pragma once
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -33,14 +33,15 @@ struct EndpointConfig {
 };
 
 struct EndpointCounters {
-  uint64_t caravans_in = 0, datagrams_in = 0;      // received, and what was inside
-  uint64_t groups_to_programs = 0;                 // calls that handed over several datagrams
-  uint64_t grouped_datagrams = 0;                  // in those
-  uint64_t singles_to_programs = 0;                // calls that handed over one
-  uint64_t caravans_out = 0, datagrams_out = 0;    // sent, and what was inside
-  uint64_t plain_out = 0;                          // datagrams of programs that left as they came
-  uint64_t drop_refused = 0, drop_stranger = 0, drop_truncated = 0, drop_to_programs = 0, drop_send = 0;
-  uint64_t damaged = 0;                            // datagrams whose checksum fails; handed over as they are
+  uint64_t caravans_in = 0, datagrams_in = 0;    // received, and what was inside
+  uint64_t groups_to_programs = 0;               // calls that handed over several datagrams
+  uint64_t grouped_datagrams = 0;                // in those
+  uint64_t singles_to_programs = 0;              // calls that handed over one
+  uint64_t caravans_out = 0, datagrams_out = 0;  // sent, and what was inside
+  uint64_t plain_out = 0;                        // datagrams of programs that left as they came
+  uint64_t drop_refused = 0, drop_stranger = 0, drop_truncated = 0, drop_to_programs = 0,
+           drop_send = 0;
+  uint64_t damaged = 0;  // datagrams whose checksum fails; handed over as they are
 };
 
 class Endpoint {

@@ -70,7 +70,8 @@ int Netlink::ask(Message& m, std::string* reply) {
       return errno;
     }
     auto left = static_cast<unsigned>(n);
-    for (auto* h = reinterpret_cast<nlmsghdr*>(buffer); NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+    for (auto* h = reinterpret_cast<nlmsghdr*>(buffer); NLMSG_OK(h, left);
+         h = NLMSG_NEXT(h, left)) {
       if (h->nlmsg_seq != sequence_) continue;
       if (h->nlmsg_type == NLMSG_ERROR) return -static_cast<nlmsgerr*>(NLMSG_DATA(h))->error;
       if (reply != nullptr) {

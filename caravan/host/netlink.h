@@ -34,7 +34,8 @@ class Netlink {
   // The table doesn't speak for these: the rules go on.
   int add_throw(unsigned table, const Address& prefix, uint8_t bits);
   int del_throw(unsigned table, const Address& prefix, uint8_t bits);
-  // Locally sent UDP that doesn't bear `mark` looks into `table`; `suppress`: but not at default routes.
+  // Locally sent UDP that doesn't bear `mark` looks into `table`; `suppress`: but not at default
+  // routes.
   struct Rule {
     Family family;
     unsigned priority, table;

@@ -57,7 +57,8 @@ class StatusServer {
       if (error) return;
       auto peer = std::make_shared<stream_protocol::socket>(std::move(s));
       auto text = std::make_shared<std::string>(endpoint_.status().dump() + "\n");
-      boost::asio::async_write(*peer, boost::asio::buffer(*text), [peer, text](boost::system::error_code, size_t) {});
+      boost::asio::async_write(*peer, boost::asio::buffer(*text),
+                               [peer, text](boost::system::error_code, size_t) {});
       accept();
     });
   }
@@ -80,7 +81,8 @@ int run(RunOptions o) {
       const Address a = parse_gateway(text);
       for (const Address& other : o.endpoint.gateways)
         if (other.family == a.family)
-          throw std::runtime_error(fmt::format("--gateway {}: a second one of its family; one for IPv4, one for IPv6", text));
+          throw std::runtime_error(fmt::format(
+              "--gateway {}: a second one of its family; one for IPv4, one for IPv6", text));
       o.endpoint.gateways.push_back(a);
     }
     o.endpoint.outbound = !o.no_outbound;
@@ -104,34 +106,47 @@ int run(RunOptions o) {
 
 void add_run(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<RunOptions>();
-  CLI::App* cmd = app.add_subcommand("run",
-                                     "Receives caravans, hands their datagrams to programs, and bundles what programs send "
-                                     "to where only a default route leads. Takes root, or CAP_NET_ADMIN and CAP_NET_RAW.");
+  CLI::App* cmd = app.add_subcommand(
+      "run",
+      "Receives caravans, hands their datagrams to programs, and bundles what programs send "
+      "to where only a default route leads. Takes root, or CAP_NET_ADMIN and CAP_NET_RAW.");
   cmd->add_option("--gateway", o->gateways,
-                  "an address beyond the PacketExpress gateway, for each family to bundle: the way there leads through "
+                  "an address beyond the PacketExpress gateway, for each family to bundle: the way "
+                  "there leads through "
                   "it, and it answers in that address's name")
       ->type_name("ADDR")
       ->required();
-  cmd->add_option("--size", o->endpoint.size, "largest caravan to take, in bytes of IP packet; 0: the interface's MTU")
+  cmd->add_option("--size", o->endpoint.size,
+                  "largest caravan to take, in bytes of IP packet; 0: the interface's MTU")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  cmd->add_option("--port", o->endpoint.port, "the caravan port")->check(CLI::Range(1, 65535))->capture_default_str();
+  cmd->add_option("--port", o->endpoint.port, "the caravan port")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   cmd->add_option("--tun", o->endpoint.tun, "name of the TUN device")->capture_default_str();
   cmd->add_flag("--no-outbound", o->no_outbound, "receive caravans only; touch no rule or route");
-  cmd->add_flag("--no-batches", o->no_batches, "one datagram a call to and from the kernel, as before Linux 6.2");
-  cmd->add_option("--table", o->endpoint.steering.table, "number of the routing table for outbound datagrams")
+  cmd->add_flag("--no-batches", o->no_batches,
+                "one datagram a call to and from the kernel, as before Linux 6.2");
+  cmd->add_option("--table", o->endpoint.steering.table,
+                  "number of the routing table for outbound datagrams")
       ->check(CLI::Range(1u, 4294967295u))
       ->capture_default_str();
-  cmd->add_option("--priority", o->endpoint.steering.priority, "of the two routing rules: N and N + 1")
+  cmd->add_option("--priority", o->endpoint.steering.priority,
+                  "of the two routing rules: N and N + 1")
       ->check(CLI::Range(1u, 32764u))
       ->capture_default_str();
-  cmd->add_option("--mark", o->endpoint.steering.mark, "bit of the packet mark that tells packets of caravand's own")
+  cmd->add_option("--mark", o->endpoint.steering.mark,
+                  "bit of the packet mark that tells packets of caravand's own")
       ->check([](const std::string& text) {
         const unsigned long v = std::strtoul(text.c_str(), nullptr, 0);
-        return v != 0 && (v & (v - 1)) == 0 && v <= 0xffffffff ? std::string() : std::string("must be one bit of 32");
+        return v != 0 && (v & (v - 1)) == 0 && v <= 0xffffffff
+                   ? std::string()
+                   : std::string("must be one bit of 32");
       })
       ->capture_default_str();
-  cmd->add_option("--socket", o->socket, "where `caravand status` asks")->type_name("FILE")->capture_default_str();
+  cmd->add_option("--socket", o->socket, "where `caravand status` asks")
+      ->type_name("FILE")
+      ->capture_default_str();
   cmd->footer("Exit status: 0 ended by a signal, 2 can't run (one line says why).");
   cmd->callback([o, &exit_code] { exit_code = run(*o); });
 }

@@ -35,7 +35,9 @@ socklen_t to_sockaddr(const Address& a, uint16_t port, sockaddr_storage& out) {
   return sizeof s;
 }
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno))); }
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
+}
 
 void set(int fd, int level, int option, int value, const char* what) {
   if (setsockopt(fd, level, option, &value, sizeof value) != 0) fail(what);
@@ -59,7 +61,8 @@ struct PortSocket::Buffers {
 };
 
 PortSocket::PortSocket(Family family, uint16_t port, uint32_t mark)
-    : family_(family), fd_(socket(af_of(family), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+    : family_(family),
+      fd_(socket(af_of(family), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
       buffers_(std::make_unique<Buffers>()) {
   if (fd_ < 0) fail("socket");
   try {
@@ -140,7 +143,8 @@ const std::vector<Received>& PortSocket::receive() {
         int value = 0;
         if (c->cmsg_len < CMSG_LEN(sizeof value)) continue;
         std::memcpy(&value, data, sizeof value);
-        if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) r.tos = static_cast<uint8_t>(value);
+        if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
+          r.tos = static_cast<uint8_t>(value);
         if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) ||
             (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT))
           r.ttl = static_cast<uint8_t>(value);
@@ -152,7 +156,8 @@ const std::vector<Received>& PortSocket::receive() {
 }
 
 PacketSender::PacketSender(Family family, uint32_t mark)
-    : family_(family), fd_(socket(af_of(family), SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_RAW)) {
+    : family_(family),
+      fd_(socket(af_of(family), SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_RAW)) {
   if (fd_ < 0) fail("raw socket; it takes CAP_NET_RAW");
   try {
     set(fd_, SOL_SOCKET, SO_MARK, static_cast<int>(mark), "SO_MARK; it takes CAP_NET_ADMIN");
@@ -192,7 +197,8 @@ size_t PacketSender::send(std::span<const Bytes> packets) {
       continue;
     }
     pollfd p{fd_, POLLOUT, 0};
-    if (errno == EINTR || ((errno == EAGAIN || errno == EWOULDBLOCK) && poll(&p, 1, kWaitMs) == 1)) continue;
+    if (errno == EINTR || ((errno == EAGAIN || errno == EWOULDBLOCK) && poll(&p, 1, kWaitMs) == 1))
+      continue;
     packets = packets.subspan(1);  // this one can't be sent
   }
   return taken;

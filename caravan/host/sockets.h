@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The endpoint's sockets: one on the caravan port for caravans and messages, and one that sends whole IP
-// packets. Not blocking. One thread.
+// The endpoint's sockets: one on the caravan port for caravans and messages, and one that sends
+// whole IP packets. Not blocking. One thread.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -50,7 +50,8 @@ class PacketSender {
   ~PacketSender();
   PacketSender(const PacketSender&) = delete;
   PacketSender& operator=(const PacketSender&) = delete;
-  // Sends IP packets of the family in their order. Returns how many the kernel took; the others are lost.
+  // Sends IP packets of the family in their order. Returns how many the kernel took; the others are
+  // lost.
   size_t send(std::span<const Bytes> packets);
 
  private:

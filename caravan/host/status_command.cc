@@ -29,24 +29,30 @@ std::string ask(const std::string& path) {
 void show(const Json& j) {
   for (const Json& f : j["families"]) {
     const bool active = f["active"];
-    fmt::print("IPv{}  {}\n", f["family"].get<int>(),
-               f["source"].is_null() ? fmt::format("no way to {}", f["gateway"].get<std::string>())
-               : !active ? fmt::format("{}: {}, traffic goes plain", f["gateway"].get<std::string>(),
-                                       f.value("full", false) ? "the gateway has no room for another host" : "no answer")
-                         : fmt::format("{}: caravans of up to {} B, as {}{}", f["gateway"].get<std::string>(),
-                                       f["size"].get<unsigned>(), f["source"].get<std::string>(),
-                                       f["steering"].get<bool>() ? "" : "; outbound goes plain"));
+    fmt::print(
+        "IPv{}  {}\n", f["family"].get<int>(),
+        f["source"].is_null() ? fmt::format("no way to {}", f["gateway"].get<std::string>())
+        : !active
+            ? fmt::format(
+                  "{}: {}, traffic goes plain", f["gateway"].get<std::string>(),
+                  f.value("full", false) ? "the gateway has no room for another host" : "no answer")
+            : fmt::format("{}: caravans of up to {} B, as {}{}", f["gateway"].get<std::string>(),
+                          f["size"].get<unsigned>(), f["source"].get<std::string>(),
+                          f["steering"].get<bool>() ? "" : "; outbound goes plain"));
   }
   const Json& c = j["counters"];
   const auto n = [&](const char* name) { return c[name].get<uint64_t>(); };
-  fmt::print("received  {} datagrams in {} caravans; {} of them handed over {} at a time on average\n", n("datagrams_in"),
-             n("caravans_in"), n("grouped_datagrams"),
-             n("groups_to_programs") == 0 ? 0 : n("grouped_datagrams") / n("groups_to_programs"));
-  fmt::print("sent      {} datagrams in {} caravans, {} plain\n", n("datagrams_out"), n("caravans_out"), n("plain_out"));
+  fmt::print(
+      "received  {} datagrams in {} caravans; {} of them handed over {} at a time on average\n",
+      n("datagrams_in"), n("caravans_in"), n("grouped_datagrams"),
+      n("groups_to_programs") == 0 ? 0 : n("grouped_datagrams") / n("groups_to_programs"));
+  fmt::print("sent      {} datagrams in {} caravans, {} plain\n", n("datagrams_out"),
+             n("caravans_out"), n("plain_out"));
   for (const auto& [name, value] : c.items())
     if ((name.starts_with("drop_") || name == "damaged") && value.get<uint64_t>() != 0)
       fmt::print("{}  {}\n", name, value.get<uint64_t>());
-  if (!j["batches"].get<bool>()) fmt::print("datagrams pass the kernel one by one: --no-batches, or older than Linux 6.2\n");
+  if (!j["batches"].get<bool>())
+    fmt::print("datagrams pass the kernel one by one: --no-batches, or older than Linux 6.2\n");
 }
 
 int status(const std::string& path, bool json) {
@@ -54,7 +60,8 @@ int status(const std::string& path, bool json) {
   try {
     j = Json::parse(ask(path));
   } catch (const std::exception&) {
-    fmt::print(stderr, "caravand status: nobody answers at {}; is caravand running, as whom?\n", path);
+    fmt::print(stderr, "caravand status: nobody answers at {}; is caravand running, as whom?\n",
+               path);
     return 2;
   }
   if (json) {
@@ -77,8 +84,12 @@ void add_status(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<Options>();
   CLI::App* cmd = app.add_subcommand("status", "What a running caravand does, and has done.");
   cmd->add_flag("--json", o->json, "as one line of JSON");
-  cmd->add_option("--socket", o->socket, "where it listens")->type_name("FILE")->capture_default_str();
-  cmd->footer("Exit status: 0 a gateway sends and takes caravans, 1 none answers (traffic goes plain), 2 caravand doesn't run.");
+  cmd->add_option("--socket", o->socket, "where it listens")
+      ->type_name("FILE")
+      ->capture_default_str();
+  cmd->footer(
+      "Exit status: 0 a gateway sends and takes caravans, 1 none answers (traffic goes plain), 2 "
+      "caravand doesn't run.");
   cmd->callback([o, &exit_code] { exit_code = status(o->socket, o->json); });
 }
 

@@ -27,13 +27,16 @@ Steering::Steering(Netlink& netlink, const Config& config, const std::string& de
   for (const Family f : families_) {
     remove(f);
     int error = netlink_.add_throw(config_.table, multicast(f), multicast_bits(f));
-    if (error == 0) error = netlink_.add_rule({f, config_.priority, RT_TABLE_MAIN, config_.mark, true});
-    if (error == 0) error = netlink_.add_rule({f, config_.priority + 1, config_.table, config_.mark, false});
+    if (error == 0)
+      error = netlink_.add_rule({f, config_.priority, RT_TABLE_MAIN, config_.mark, true});
+    if (error == 0)
+      error = netlink_.add_rule({f, config_.priority + 1, config_.table, config_.mark, false});
     if (error != 0) {
       for (const Family g : families_) remove(g);
-      throw std::runtime_error(fmt::format("rules {} and {} for UDP: {}; it takes CAP_NET_ADMIN and Linux 4.17, or "
-                                           "--priority another, or --no-outbound",
-                                           config_.priority, config_.priority + 1, std::strerror(error)));
+      throw std::runtime_error(
+          fmt::format("rules {} and {} for UDP: {}; it takes CAP_NET_ADMIN and Linux 4.17, or "
+                      "--priority another, or --no-outbound",
+                      config_.priority, config_.priority + 1, std::strerror(error)));
     }
   }
 }
@@ -44,9 +47,13 @@ Steering::~Steering() {
 
 void Steering::remove(Family f) {
   // More than one, if somebody was killed in between.
-  for (int i = 0; i < 8 && netlink_.del_rule({f, config_.priority + 1, config_.table, config_.mark, false}) == 0; ++i) {
+  for (int i = 0; i < 8 && netlink_.del_rule(
+                               {f, config_.priority + 1, config_.table, config_.mark, false}) == 0;
+       ++i) {
   }
-  for (int i = 0; i < 8 && netlink_.del_rule({f, config_.priority, RT_TABLE_MAIN, config_.mark, true}) == 0; ++i) {
+  for (int i = 0;
+       i < 8 && netlink_.del_rule({f, config_.priority, RT_TABLE_MAIN, config_.mark, true}) == 0;
+       ++i) {
   }
   set(f, false, {});
   netlink_.del_throw(config_.table, multicast(f), multicast_bits(f));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which packets of local programs pass through the TUN device: UDP to destinations that only a default
-// route leads to, while there is somebody to bundle for. Rules come before those of the main table:
+// Which packets of local programs pass through the TUN device: UDP to destinations that only a
+// default route leads to, while there is somebody to bundle for. Rules come before those of the
+// main table:
 //
 //   P    local UDP: main, without its default routes  (hosts inside, VPNs' routes: as ever)
 //   P+1  local UDP: our table, which has a default route through the TUN device, or none
 //
-// Rules that outlive this process find an empty table, and the main one's turn comes: all routes of ours
-// are through the device, which goes when the process does, or say that the rules go on. One thread.
+// Rules that outlive this process find an empty table, and the main one's turn comes: all routes of
+// ours are through the device, which goes when the process does, or say that the rules go on. One
+// thread.
 #pragma once
 #include <string>
 #include <vector>
@@ -25,7 +27,8 @@ class Steering {
   };
   // Takes away what an earlier one left behind, and sets up the rules for the families. Throws
   // std::runtime_error with one line that says what to do.
-  Steering(Netlink& netlink, const Config& config, const std::string& device, const std::vector<Family>& families);
+  Steering(Netlink& netlink, const Config& config, const std::string& device,
+           const std::vector<Family>& families);
   // Takes all of it away.
   ~Steering();
   Steering(const Steering&) = delete;

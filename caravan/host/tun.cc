@@ -35,11 +35,14 @@ static_assert(sizeof(VnetHeader) == Tun::kHeader);
 
 Tun::Tun(const std::string& name, bool batches) {
   fd_ = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (fd_ < 0) throw std::runtime_error(fmt::format("/dev/net/tun: {}; it takes root, and the module tun", std::strerror(errno)));
+  if (fd_ < 0)
+    throw std::runtime_error(
+        fmt::format("/dev/net/tun: {}; it takes root, and the module tun", std::strerror(errno)));
   ifreq r{};
   if (name.size() >= sizeof r.ifr_name) {
     close(fd_);
-    throw std::runtime_error(fmt::format("--tun {}: longer than {} characters", name, sizeof r.ifr_name - 1));
+    throw std::runtime_error(
+        fmt::format("--tun {}: longer than {} characters", name, sizeof r.ifr_name - 1));
   }
   std::memcpy(r.ifr_name, name.data(), name.size());
   r.ifr_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR | static_cast<short>(IFF_TUN_EXCL);
@@ -47,8 +50,10 @@ Tun::Tun(const std::string& name, bool batches) {
     const int error = errno;
     close(fd_);
     throw std::runtime_error(fmt::format("TUN device {}: {}{}", name, std::strerror(error),
-                                         error == EBUSY ? "; another caravand runs, or --tun another name"
-                                         : error == EPERM ? "; it takes CAP_NET_ADMIN" : ""));
+                                         error == EBUSY
+                                             ? "; another caravand runs, or --tun another name"
+                                         : error == EPERM ? "; it takes CAP_NET_ADMIN"
+                                                          : ""));
   }
   name_ = r.ifr_name;
   segments_ = batches && ioctl(fd_, TUNSETOFFLOAD, TUN_F_CSUM | kUso4 | kUso6) == 0;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A gateway for tests of the endpoint, made of libcaravan alone: forwards frames between two interfaces, bundles
-// towards hosts that have asked, takes caravans of theirs apart. At SIGTERM it prints what it did as JSON.
-//   caravan_gateway INSIDE OUTSIDE [--lose N] [--swap N]    every Nth datagram from outside is lost, or
+// A gateway for tests of the endpoint, made of libcaravan alone: forwards frames between two
+// interfaces, bundles towards hosts that have asked, takes caravans of theirs apart. At SIGTERM it
+// prints what it did as JSON.
+//   caravan_gateway INSIDE OUTSIDE [--lose N] [--swap N]    every Nth datagram from outside is
+//   lost, or
 //                                                           leaves behind the next one
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -22,8 +24,8 @@
 #include <string>
 
 #include "caravan/core/batcher.h"
-#include "caravan/core/regroup.h"
 #include "caravan/core/registrar.h"
+#include "caravan/core/regroup.h"
 
 using namespace caravan;
 
@@ -63,9 +65,16 @@ uint64_t random64() {
 class Gateway {
  public:
   Gateway(const char* inside, const char* outside, unsigned lose, unsigned swap)
-      : in_(open_port(inside)), out_(open_port(outside)), lose_(lose), swap_(swap), hosts_(64, secret_),
+      : in_(open_port(inside)),
+        out_(open_port(outside)),
+        lose_(lose),
+        swap_(swap),
+        hosts_(64, secret_),
         registrar_(hosts_, {.largest = 9000, .secret = secret_, .session = random64()}),
-        batcher_(kDefaultPort, [this](const UdpPacket& p) { return hosts_.size_of(p.dst(), now()); }, Batcher::Lone::kCaravan), rooms_(64) {
+        batcher_(
+            kDefaultPort, [this](const UdpPacket& p) { return hosts_.size_of(p.dst(), now()); },
+            Batcher::Lone::kCaravan),
+        rooms_(64) {
     for (auto& r : rooms_) r.resize(65536);
   }
   void run() {
@@ -77,9 +86,11 @@ class Gateway {
     }
     std::printf(
         "{\"caravans_to_inside\": %lu, \"datagrams_to_inside\": %lu, \"plain_to_inside\": %lu, "
-        "\"caravans_from_inside\": %lu, \"datagrams_from_inside\": %lu, \"plain_from_inside\": %lu, "
+        "\"caravans_from_inside\": %lu, \"datagrams_from_inside\": %lu, \"plain_from_inside\": "
+        "%lu, "
         "\"refused\": %lu, \"lost\": %lu}\n",
-        caravans_in_, datagrams_in_, plain_in_, caravans_out_, datagrams_out_, plain_out_, refused_, lost_);
+        caravans_in_, datagrams_in_, plain_in_, caravans_out_, datagrams_out_, plain_out_, refused_,
+        lost_);
   }
 
  private:
@@ -113,10 +124,13 @@ class Gateway {
         continue;
       }
       batch.push_back(frame);
-      if (swap_ != 0 && seen_ % swap_ == 0 && batch.size() > 1) std::swap(batch[batch.size() - 1], batch[batch.size() - 2]);
+      if (swap_ != 0 && seen_ % swap_ == 0 && batch.size() > 1)
+        std::swap(batch[batch.size() - 1], batch[batch.size() - 2]);
     }
     std::map<Address, const uint8_t*, bool (*)(const Address&, const Address&)> links(
-        [](const Address& a, const Address& b) { return std::pair(a.family, a.bytes) < std::pair(b.family, b.bytes); });
+        [](const Address& a, const Address& b) {
+          return std::pair(a.family, a.bytes) < std::pair(b.family, b.bytes);
+        });
     for (const Bytes f : batch) {
       UdpPacket u;
       if (parse_udp(f.subspan(kLink), u)) links[u.dst()] = f.data();
@@ -193,8 +207,8 @@ class Gateway {
   Batcher batcher_;
   std::vector<std::vector<uint8_t>> rooms_;
   std::vector<uint8_t> frame_;
-  uint64_t seen_ = 0, lost_ = 0, caravans_in_ = 0, datagrams_in_ = 0, plain_in_ = 0, caravans_out_ = 0,
-           datagrams_out_ = 0, plain_out_ = 0, refused_ = 0;
+  uint64_t seen_ = 0, lost_ = 0, caravans_in_ = 0, datagrams_in_ = 0, plain_in_ = 0,
+           caravans_out_ = 0, datagrams_out_ = 0, plain_out_ = 0, refused_ = 0;
 };
 
 }  // namespace
@@ -202,7 +216,8 @@ class Gateway {
 int main(int argc, char** argv) {
   unsigned lose = 0, swap = 0;
   for (int i = 3; i + 1 < argc; i += 2)
-    (std::string(argv[i]) == "--lose" ? lose : swap) = static_cast<unsigned>(std::atoi(argv[i + 1]));
+    (std::string(argv[i]) == "--lose" ? lose : swap) =
+        static_cast<unsigned>(std::atoi(argv[i + 1]));
   if (argc < 3) return 2;
   std::signal(SIGTERM, [](int) { stopping = 1; });
   Gateway g(argv[1], argv[2], lose, swap);

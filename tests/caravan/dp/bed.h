@@ -55,13 +55,18 @@ inline Udp udp6() {
 
 class CaravanBed {
  public:
-  explicit CaravanBed(const caravan::Bundler::Limits& limits = {}, uint32_t slots = 64, uint16_t port_segs = 64)
-      : hosts(64, kSecret), out_tx(out_port, 0),
+  explicit CaravanBed(const caravan::Bundler::Limits& limits = {}, uint32_t slots = 64,
+                      uint16_t port_segs = 64)
+      : hosts(64, kSecret),
+        out_tx(out_port, 0),
         bundler(hosts, slots, limits, {&out_tx, &hold}, count, 99),
         unbundler({.max_segs = port_segs}, pools().buffers(), count) {}
 
   void known(const Addr& a, int version, uint16_t size = 9000) {
-    hosts.set({{version == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6, a}, size, std::chrono::hours(1)}, now);
+    hosts.set({{version == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6, a},
+               size,
+               std::chrono::hours(1)},
+              now);
   }
   // One burst, up to 32 frames, and its end. What isn't taken is kept in `left`.
   void give(const std::vector<Frame>& frames) {

@@ -46,7 +46,8 @@ struct Case {
   NoLeak none;
   Udp base;
   CaravanBed bed;
-  explicit Case(int version, const caravan::Bundler::Limits& limits = {}) : base(version == 4 ? Udp{} : udp6()), bed(limits) {
+  explicit Case(int version, const caravan::Bundler::Limits& limits = {})
+      : base(version == 4 ? Udp{} : udp6()), bed(limits) {
     bed.known(base.lower.dst, version);
   }
 };
@@ -138,7 +139,8 @@ TEST_CASE("bundler: a lone datagram leaves as it came, with its burst, padding a
     REQUIRE(out.size() == 1);
     CHECK(is_caravan(out[0]));
     CHECK(c.bed.apart({out[0]})[1].size() == (version == 4 ? 44 : 64));
-    // Close behind a caravan it would overtake that at the host: it is one itself, but leaves at once.
+    // Close behind a caravan it would overtake that at the host: it is one itself, but leaves at
+    // once.
     c.bed.give(frames(c.base, {9, 9, 9, 9, 9, 9}));
     c.bed.advance(1ms);
     c.bed.out();
@@ -155,7 +157,10 @@ TEST_CASE("bundler: a lone datagram leaves as it came, with its burst, padding a
     Udp bad = c.base;
     bad.damage = 1;
     c.bed.give({bad.build()});
-    check_all_there(c.bed, c.bed.out(), {[&] { bad.pad_to = version == 4 ? 0 : 70; return bad.build(); }()});
+    check_all_there(c.bed, c.bed.out(), {[&] {
+                      bad.pad_to = version == 4 ? 0 : 70;
+                      return bad.build();
+                    }()});
     // After a pause it is a lone one again.
     c.bed.advance(20ms);
     c.bed.give({c.base.build()});
@@ -163,7 +168,8 @@ TEST_CASE("bundler: a lone datagram leaves as it came, with its burst, padding a
   }
 }
 
-TEST_CASE("bundler: nothing is held longer than the hold limit, nor beyond the burst where it is 0") {
+TEST_CASE(
+    "bundler: nothing is held longer than the hold limit, nor beyond the burst where it is 0") {
   Case c(4);
   for (int i = 0; i < 20; ++i) {
     c.bed.give(frames(c.base, {100, 100}));
@@ -182,7 +188,8 @@ TEST_CASE("bundler: nothing is held longer than the hold limit, nor beyond the b
 }
 
 TEST_CASE("bundler: no caravan is larger than the inside MTU or than its host takes") {
-  for (const auto& [version, mtu, host] : {std::tuple{4, 9000, 9000}, {6, 9000, 4000}, {4, 2500, 9000}, {6, 9000, 1280}}) {
+  for (const auto& [version, mtu, host] :
+       {std::tuple{4, 9000, 9000}, {6, 9000, 4000}, {4, 2500, 9000}, {6, 9000, 1280}}) {
     Case c(version, {.mtu = static_cast<uint16_t>(mtu)});
     c.bed.known(c.base.lower.dst, version, static_cast<uint16_t>(host));
     std::vector<Frame> in;
@@ -192,7 +199,8 @@ TEST_CASE("bundler: no caravan is larger than the inside MTU or than its host ta
       in.push_back(u.build());
     }
     for (size_t i = 0; i < in.size(); i += 32)
-      c.bed.give({in.begin() + static_cast<ptrdiff_t>(i), in.begin() + static_cast<ptrdiff_t>(std::min(i + 32, in.size()))});
+      c.bed.give({in.begin() + static_cast<ptrdiff_t>(i),
+                  in.begin() + static_cast<ptrdiff_t>(std::min(i + 32, in.size()))});
     c.bed.advance(1ms);
     const auto out = c.bed.out();
     size_t largest = 0;
@@ -228,9 +236,14 @@ TEST_CASE("bundler: at most 64 datagrams, and no more buffers than the port take
 TEST_CASE("bundler: what differs in the outer header ends a caravan, and order is kept") {
   for (const int version : {4, 6}) {
     const std::vector<std::function<void(Lower&)>> changes = {
-        [](Lower& l) { l.tos = 0x28; }, [](Lower& l) { l.tos = 3; },  // a class; a congestion mark
-        [](Lower& l) { l.ttl = 63; },   [](Lower& l) { l.src_mac[5] = 9; },
-        [](Lower& l) { l.dst_mac[5] = 9; }, [](Lower& l) { l.tags = {{0x8100, 7}}; },
+        [](Lower& l) { l.tos = 0x28; },
+        [](Lower& l) { l.tos = 3; },  // a class; a congestion mark
+        [](Lower& l) { l.ttl = 63; },
+        [](Lower& l) { l.src_mac[5] = 9; },
+        [](Lower& l) { l.dst_mac[5] = 9; },
+        [](Lower& l) {
+          l.tags = {{0x8100, 7}};
+        },
         [version](Lower& l) { version == 4 ? void(l.df = false) : void(l.ttl = 65); }};
     for (size_t k = 0; k < changes.size(); ++k) {
       INFO("IPv" << version << " change " << k);
@@ -250,7 +263,8 @@ TEST_CASE("bundler: what differs in the outer header ends a caravan, and order i
   }
 }
 
-TEST_CASE("bundler: tunnels, the caravan port, fragments, odd forms and strange addresses never share") {
+TEST_CASE(
+    "bundler: tunnels, the caravan port, fragments, odd forms and strange addresses never share") {
   for (const int version : {4, 6}) {
     const std::vector<std::function<Frame(Udp)>> odd = {
         [](Udp u) { return u.dport = 4789, u.build(); },
@@ -265,8 +279,10 @@ TEST_CASE("bundler: tunnels, the caravan port, fragments, odd forms and strange 
           if (version == 4) return u.lower.frag_offset = 100, u.build();
           return u.lower.extensions = {{0, Bytes{0, 0, 1, 4, 0, 0, 0, 0}}}, u.build();
         },
-        [version](Udp u) { return version == 4 ? (u.lower.ip_options = Bytes{1, 1, 1, 1}, u.build())
-                                               : (u.with_checksum = false, u.build()); },
+        [version](Udp u) {
+          return version == 4 ? (u.lower.ip_options = Bytes{1, 1, 1, 1}, u.build())
+                              : (u.with_checksum = false, u.build());
+        },
         [](Udp u) { return u.ol_flags = RTE_MBUF_F_RX_L4_CKSUM_BAD, u.build(); },
         [](Udp u) { return u.ol_flags = RTE_MBUF_F_RX_LRO, u.build(); },
         [version](Udp u) {  // UDP options behind the datagram

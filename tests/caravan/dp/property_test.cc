@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any traffic: bundled, then taken apart, it is the same datagrams, each flow in its order, nothing larger
-// or later than allowed, and every buffer is back. The seed is printed when it fails.
+// Any traffic: bundled, then taken apart, it is the same datagrams, each flow in its order, nothing
+// larger or later than allowed, and every buffer is back. The seed is printed when it fails.
 #include <catch2/catch.hpp>
 #include <deque>
 #include <random>
@@ -24,7 +24,8 @@ std::string flow_of(const Bytes& frame) {
   const Decoded d = decode(frame);
   std::string key(d.src.begin(), d.src.end());
   key.append(d.dst.begin(), d.dst.end());
-  if (d.proto == 17 && !d.mf && d.frag_offset == 0 && d.l4.size() >= 4) key.append(d.l4.begin(), d.l4.begin() + 4);
+  if (d.proto == 17 && !d.mf && d.frag_offset == 0 && d.l4.size() >= 4)
+    key.append(d.l4.begin(), d.l4.begin() + 4);
   return key;
 }
 
@@ -103,7 +104,8 @@ size_t run(unsigned seed) {
         REQUIRE(d.ip_len <= std::min(sizes.at(d.dst), limits.mtu));
         if (d.version == 6) REQUIRE(d.checksum_ok);
         Frame f{d.frame};
-        for (unsigned i = r.below(8); i != 0; --i) f.cuts.push_back(80 + r.below(static_cast<unsigned>(d.frame.size())));
+        for (unsigned i = r.below(8); i != 0; --i)
+          f.cuts.push_back(80 + r.below(static_cast<unsigned>(d.frame.size())));
         frames = bed.apart(f);
         REQUIRE(!frames.empty());
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Batches on an endpoint: datagrams that share caravans, and caravans that become batches for the kernel.
+// Batches on an endpoint: datagrams that share caravans, and caravans that become batches for the
+// kernel.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -13,13 +14,16 @@ using namespace test;
 
 namespace {
 
-// A datagram of a flow, made by hand: its own checksum is set by what set_udp_checksum() was tested to do.
+// A datagram of a flow, made by hand: its own checksum is set by what set_udp_checksum() was tested
+// to do.
 Packet datagram(int version, uint16_t sport, size_t n, uint8_t last = 2, uint8_t fill = 0x5a) {
   const size_t ip_len = version == 4 ? 20 : 40;
   Packet p(ip_len + 8 + n, fill);
   std::fill(p.begin(), p.begin() + static_cast<ptrdiff_t>(ip_len + 8), uint8_t{0});
   if (version == 4) {
-    const Packet head{0x45, 0, 0, 0, 0x12, static_cast<uint8_t>(n), 0x40, 0, 64, 17, 0, 0, 10, 9, 0, 2, 198, 51, 100, last};
+    const Packet head{
+        0x45, 0,   0,  0,   0x12, static_cast<uint8_t>(n), 0x40, 0, 64, 17, 0, 0, 10, 9, 0,
+        2,    198, 51, 100, last};
     std::copy(head.begin(), head.end(), p.begin());
     p[2] = static_cast<uint8_t>(p.size() >> 8);
     p[3] = static_cast<uint8_t>(p.size());
@@ -65,7 +69,8 @@ TEST_CASE("batcher: what came together and may share leaves as caravans, each pa
     for (int round = 0; round < 3; ++round) {
       std::vector<Packet> in;
       for (size_t i = 0; i < 40; ++i)
-        in.push_back(datagram(version, static_cast<uint16_t>(50000 + i % 3), i * 41 % 1400, static_cast<uint8_t>(2 + i % 2)));
+        in.push_back(datagram(version, static_cast<uint16_t>(50000 + i % 3), i * 41 % 1400,
+                              static_cast<uint8_t>(2 + i % 2)));
       in.push_back(datagram(version, 4500, 100));  // a tunnel
       in.push_back(datagram(version, 50000, 9000));
       in.push_back(datagram(version, 50000, 5));
@@ -93,8 +98,12 @@ TEST_CASE("batcher: what came together and may share leaves as caravans, each pa
   }
 }
 
-TEST_CASE("batcher: nothing is bundled for who takes no caravans, and a lone datagram leaves as it came") {
-  Batcher b(kDefaultPort, [](const UdpPacket& p) { return p.dst().bytes[3] == 3 ? uint16_t{9000} : uint16_t{0}; });
+TEST_CASE(
+    "batcher: nothing is bundled for who takes no caravans, and a lone datagram leaves as it "
+    "came") {
+  Batcher b(kDefaultPort, [](const UdpPacket& p) {
+    return p.dst().bytes[3] == 3 ? uint16_t{9000} : uint16_t{0};
+  });
   const std::vector<Packet> in{datagram(4, 1, 10, 2), datagram(4, 1, 20, 2), datagram(4, 1, 30, 3)};
   const auto out = batch(b, in);
   REQUIRE(out.size() == 3);
@@ -103,7 +112,8 @@ TEST_CASE("batcher: nothing is bundled for who takes no caravans, and a lone dat
   Batcher all(kDefaultPort, [](const UdpPacket&) { return uint16_t{9000}; });
   Packet tcp = datagram(4, 1, 10, 3);
   tcp[9] = 6;
-  const auto mixed = batch(all, {datagram(4, 1, 1, 3), datagram(4, 1, 2, 3), tcp, datagram(4, 1, 3, 3)});
+  const auto mixed =
+      batch(all, {datagram(4, 1, 1, 3), datagram(4, 1, 2, 3), tcp, datagram(4, 1, 3, 3)});
   REQUIRE(mixed.size() == 3);
   CHECK(is_caravan_packet(mixed[0]));
   CHECK(same_bytes(mixed[1], tcp));
@@ -113,10 +123,12 @@ TEST_CASE("regroup: runs of one flow and size become groups, in order, with ever
   for (const int version : {4, 6}) {
     const size_t ip_len = version == 4 ? 20 : 40;
     const std::vector<std::tuple<uint16_t, size_t>> what = {
-        {1, 1200}, {1, 1200}, {1, 1200}, {1, 700}, {1, 700}, {2, 700}, {1, 0}, {1, 0}, {1, 1200}, {1, 1300}, {1, 1}};
+        {1, 1200}, {1, 1200}, {1, 1200}, {1, 700},  {1, 700}, {2, 700},
+        {1, 0},    {1, 0},    {1, 1200}, {1, 1300}, {1, 1}};
     std::vector<Packet> in;
     for (size_t i = 0; i < what.size(); ++i)
-      in.push_back(datagram(version, std::get<0>(what[i]), std::get<1>(what[i]), 2, static_cast<uint8_t>(i)));
+      in.push_back(datagram(version, std::get<0>(what[i]), std::get<1>(what[i]), 2,
+                            static_cast<uint8_t>(i)));
     in[8][ip_len + 7] ^= 1;  // damaged
     std::vector<Group> groups;
     Packet bytes;
@@ -139,11 +151,13 @@ TEST_CASE("regroup: runs of one flow and size become groups, in order, with ever
     CHECK(groups[0].size == 1200);
     CHECK_FALSE(groups[5].proved);
     // A lone one is the packet that came, identification and all.
-    Packet lone(groups[2].headers.begin(), groups[2].headers.begin() + static_cast<ptrdiff_t>(groups[2].header_bytes));
+    Packet lone(groups[2].headers.begin(),
+                groups[2].headers.begin() + static_cast<ptrdiff_t>(groups[2].header_bytes));
     lone.insert(lone.end(), groups[2].payloads[0].begin(), groups[2].payloads[0].end());
     CHECK(same_bytes(lone, in[5]));
     // A group is one UDP packet, of which the kernel makes the same datagrams again.
-    Packet whole(groups[0].headers.begin(), groups[0].headers.begin() + static_cast<ptrdiff_t>(groups[0].header_bytes));
+    Packet whole(groups[0].headers.begin(),
+                 groups[0].headers.begin() + static_cast<ptrdiff_t>(groups[0].header_bytes));
     for (const Bytes p : groups[0].payloads) whole.insert(whole.end(), p.begin(), p.end());
     std::vector<uint8_t> cut;
     std::vector<size_t> lengths;
@@ -151,9 +165,11 @@ TEST_CASE("regroup: runs of one flow and size become groups, in order, with ever
     REQUIRE(lengths.size() == 4);
     size_t at = 0;
     for (size_t i = 0; i < 4; at += lengths[i++]) {
-      Packet d(cut.begin() + static_cast<ptrdiff_t>(at), cut.begin() + static_cast<ptrdiff_t>(at + lengths[i]));
+      Packet d(cut.begin() + static_cast<ptrdiff_t>(at),
+               cut.begin() + static_cast<ptrdiff_t>(at + lengths[i]));
       Packet e = in[i];
-      if (version == 4) d[4] = e[4], d[5] = e[5], d[10] = e[10], d[11] = e[11];  // identifications count up
+      if (version == 4)
+        d[4] = e[4], d[5] = e[5], d[10] = e[10], d[11] = e[11];  // identifications count up
       CHECK(same_bytes(d, e));
     }
     // Without such a kernel: one by one.

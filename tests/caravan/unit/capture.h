@@ -22,14 +22,17 @@ inline std::vector<Packet> read_vectors(const std::string& name) {
   for (size_t at = 24; at + 16 <= all.size();) {
     const auto length = pxio::load<uint32_t>(&all[at + 8]);
     at += 16;
-    packets.emplace_back(all.begin() + static_cast<ptrdiff_t>(at + 14), all.begin() + static_cast<ptrdiff_t>(at + length));
+    packets.emplace_back(all.begin() + static_cast<ptrdiff_t>(at + 14),
+                         all.begin() + static_cast<ptrdiff_t>(at + length));
     at += length;
   }
   if (packets.empty()) throw std::runtime_error(name + ": no packets");
   return packets;
 }
 
-inline caravan::Family family_of(const Packet& p) { return p[0] >> 4 == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6; }
+inline caravan::Family family_of(const Packet& p) {
+  return p[0] >> 4 == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6;
+}
 inline caravan::Bytes udp_payload(const Packet& p) {
   return caravan::Bytes(p).subspan(caravan::ip_bytes(family_of(p)) + caravan::kUdpBytes);
 }

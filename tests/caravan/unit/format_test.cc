@@ -11,9 +11,9 @@ using namespace test;
 
 namespace {
 
-const std::vector<std::string> kRefused = {"short",  "magic",  "version", "type",   "reserved", "reserved",
-                                           "count",  "count",  "count",   "length", "length",   "record",
-                                           "record", "record", "rest",    "nested", "nested",   "ecn"};
+const std::vector<std::string> kRefused = {
+    "short",  "magic",  "version", "type",   "reserved", "reserved", "count",  "count",  "count",
+    "length", "length", "record",  "record", "record",   "rest",     "nested", "nested", "ecn"};
 
 std::vector<UdpPacket> parsed(const std::vector<Packet>& packets) {
   std::vector<UdpPacket> all(packets.size());
@@ -63,11 +63,13 @@ TEST_CASE("caravan: what is malformed is refused whole, with a reason") {
     INFO("packet " << i);
     Refusal refusal{};
     CHECK(take_apart(packets[i], refusal).empty());
-    CHECK(name_of(refusal) == (i < 2 * kRefused.size() ? kRefused[i % kRefused.size()] : std::string("mark")));
+    CHECK(name_of(refusal) ==
+          (i < 2 * kRefused.size() ? kRefused[i % kRefused.size()] : std::string("mark")));
   }
 }
 
-TEST_CASE("caravan: cut anywhere, or with any byte changed, it is refused or gives whole datagrams") {
+TEST_CASE(
+    "caravan: cut anywhere, or with any byte changed, it is refused or gives whole datagrams") {
   for (const Packet& p : read_vectors("vectors.pcap")) {
     if (!is_caravan_packet(p)) continue;
     const Bytes payload = udp_payload(p);
@@ -126,12 +128,12 @@ TEST_CASE("caravan: only whole, plain UDP datagrams may be bundled") {
   CHECK_FALSE(with(8, 3, false));  // the header's checksum doesn't hold
   CHECK_FALSE(with(0, 0x46));      // options
   CHECK_FALSE(with(0, 0x65));
-  CHECK_FALSE(with(6, 0x20));      // a first fragment
-  CHECK_FALSE(with(6, 0xc0));      // the reserved bit
-  CHECK_FALSE(with(7, 1));         // a later fragment
-  CHECK_FALSE(with(9, 6));         // not UDP
+  CHECK_FALSE(with(6, 0x20));                                 // a first fragment
+  CHECK_FALSE(with(6, 0xc0));                                 // the reserved bit
+  CHECK_FALSE(with(7, 1));                                    // a later fragment
+  CHECK_FALSE(with(9, 6));                                    // not UDP
   CHECK_FALSE(with(25, static_cast<uint8_t>(good[25] - 1)));  // UDP options behind the datagram
-  CHECK_FALSE(with(2, 0xff));      // cut short
+  CHECK_FALSE(with(2, 0xff));                                 // cut short
   CHECK_FALSE(parse_udp(Bytes(good).first(27), p));
   Packet padded = good;
   padded.resize(padded.size() + 6, 0xee);
@@ -161,8 +163,8 @@ TEST_CASE("caravan: datagrams share one only where what the outer header says is
       CHECK_FALSE(shared(8, 1));     // TTL
       CHECK_FALSE(shared(15, 1));
       CHECK_FALSE(shared(19, 1));
-      CHECK(shared(5, 1));           // identification
-      CHECK(shared(23, 1));          // port
+      CHECK(shared(5, 1));   // identification
+      CHECK(shared(23, 1));  // port
     } else {
       CHECK_FALSE(shared(0, 1));
       CHECK_FALSE(shared(1, 0x10));
@@ -182,8 +184,10 @@ TEST_CASE("caravan: bundle refuses what doesn't fit, and never nests") {
   CHECK(bundle(std::span(many).first(64), Family::kIpv4, 0, kDefaultPort, out) == 8 + 64 * 11);
   CHECK(bundle(many, Family::kIpv4, 0, kDefaultPort, out) == 0);
   CHECK(bundle({}, Family::kIpv4, 0, kDefaultPort, out) == 0);
-  CHECK(bundle(std::span(many).first(2), Family::kIpv4, 0, kDefaultPort, std::span(out).first(29)) == 0);
-  CHECK(bundle(std::span(many).first(2), Family::kIpv4, 0, kDefaultPort, std::span(out).first(30)) == 30);
+  CHECK(bundle(std::span(many).first(2), Family::kIpv4, 0, kDefaultPort,
+               std::span(out).first(29)) == 0);
+  CHECK(bundle(std::span(many).first(2), Family::kIpv4, 0, kDefaultPort,
+               std::span(out).first(30)) == 30);
   CHECK(bundle(std::span(many).first(2), Family::kIpv4, 0, 443, out) == 0);
   CHECK(bundle(std::span(many).first(2), Family::kIpv4, 0, 50000, out) == 0);
   small[5] = 8;  // another length than it has

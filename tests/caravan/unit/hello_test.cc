@@ -14,7 +14,9 @@ using namespace test;
 namespace {
 
 Address host4(uint8_t last) { return {Family::kIpv4, {10, 9, 0, last}}; }
-Address host6(uint8_t last) { return {Family::kIpv6, {0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}}; }
+Address host6(uint8_t last) {
+  return {Family::kIpv6, {0xfd, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last}};
+}
 
 using Message = std::array<uint8_t, kHelloBytes>;
 template <typename M>
@@ -30,7 +32,9 @@ struct Gateway {
   HostTable hosts{64, kSecret};
   Registrar registrar;
   explicit Gateway(uint64_t session = 77, uint32_t per_second = 10'000)
-      : registrar(hosts, {.largest = 8000, .per_second = per_second, .secret = kSecret, .session = session}) {}
+      : registrar(
+            hosts,
+            {.largest = 8000, .per_second = per_second, .secret = kSecret, .session = session}) {}
   std::optional<Answer> ask(const Address& from, const Hello& hello, Time now) {
     Message out{};
     if (!registrar.answer(from, encoded(hello), now, out)) return {};
@@ -51,13 +55,15 @@ TEST_CASE("SipHash: the vectors of its paper and reference") {
 }
 
 TEST_CASE("hello: the messages of the vectors, both ways") {
-  constexpr uint64_t nonce = 0x0102030405060708, cookie = 0x1112131415161718, session = 0x2122232425262728;
-  const Message expected[] = {encoded(Hello{9000, 1000, nonce, 0, 0}),
-                              encoded(Answer{Status::kCookie, 9000, 1000, nonce, cookie, session}),
-                              encoded(Hello{9000, 1000, nonce + 1, cookie, session}),
-                              encoded(Answer{Status::kRegistered, 8000, 1000, nonce + 1, cookie, session}),
-                              encoded(Hello{0, 0, nonce + 2, cookie, session}),
-                              encoded(Answer{Status::kGone, 0, 100, nonce + 2, cookie, session})};
+  constexpr uint64_t nonce = 0x0102030405060708, cookie = 0x1112131415161718,
+                     session = 0x2122232425262728;
+  const Message expected[] = {
+      encoded(Hello{9000, 1000, nonce, 0, 0}),
+      encoded(Answer{Status::kCookie, 9000, 1000, nonce, cookie, session}),
+      encoded(Hello{9000, 1000, nonce + 1, cookie, session}),
+      encoded(Answer{Status::kRegistered, 8000, 1000, nonce + 1, cookie, session}),
+      encoded(Hello{0, 0, nonce + 2, cookie, session}),
+      encoded(Answer{Status::kGone, 0, 100, nonce + 2, cookie, session})};
   const auto packets = read_vectors("messages.pcap");
   REQUIRE(packets.size() == 12);
   for (size_t i = 0; i < packets.size(); ++i) {
@@ -78,7 +84,8 @@ TEST_CASE("hello: what isn't exactly one is no message") {
   Packet longer(good.begin(), good.end());
   longer.push_back(0);
   CHECK_FALSE(parse_hello(longer));
-  for (const auto& [at, value] : std::map<size_t, uint8_t>{{0, 0x51}, {1, 0x59}, {2, 0x21}, {3, 1}, {4, 4}}) {
+  for (const auto& [at, value] :
+       std::map<size_t, uint8_t>{{0, 0x51}, {1, 0x59}, {2, 0x21}, {3, 1}, {4, 4}}) {
     Message b = good;
     b[at] = value;  // the last: a size of 1064, which no caravan fits
     CHECK_FALSE(parse_hello(b));
@@ -148,7 +155,8 @@ TEST_CASE("hello: the lifetime is bounded, the table and the rate of answers too
   CHECK(enter(host4(1), 65535)->lifetime_ms == 10'000);
   CHECK(enter(host4(1), 0)->lifetime_ms == 100);
   unsigned full = 0;
-  for (unsigned i = 0; i < 256; ++i) full += enter(host6(static_cast<uint8_t>(i)), 1000)->status == Status::kFull;
+  for (unsigned i = 0; i < 256; ++i)
+    full += enter(host6(static_cast<uint8_t>(i)), 1000)->status == Status::kFull;
   CHECK(full >= 256 - g.hosts.capacity());
   CHECK(full == g.registrar.counters().refused_full);
   unsigned known = 0;
@@ -161,7 +169,8 @@ TEST_CASE("hello: the lifetime is bounded, the table and the rate of answers too
   CHECK(later == 0);
   Gateway slow(77, 3);
   unsigned answered = 0;
-  for (unsigned i = 0; i < 10; ++i) answered += slow.ask(host4(2), {9000, 1000, 1, 0, 0}, now).has_value();
+  for (unsigned i = 0; i < 10; ++i)
+    answered += slow.ask(host4(2), {9000, 1000, 1, 0, 0}, now).has_value();
   CHECK(answered == 3);
   CHECK(slow.ask(host4(2), {9000, 1000, 1, 0, 0}, now + 1s));
   CHECK(slow.registrar.counters().drop_limit == 7);
@@ -191,14 +200,16 @@ struct Pair {
       const Hello h = client.next(now);
       ++sent;
       Message out{};
-      if (gateway && gateway->registrar.answer(host4(2), encoded(h), now, out)) client.accept(out, now);
+      if (gateway && gateway->registrar.answer(host4(2), encoded(h), now, out))
+        client.accept(out, now);
     }
   }
 };
 
 }  // namespace
 
-TEST_CASE("client: registers at once, renews in time, and notices within a second that nobody answers") {
+TEST_CASE(
+    "client: registers at once, renews in time, and notices within a second that nobody answers") {
   Pair p;
   p.run(p.now + 2ms);
   CHECK(p.client.active(p.now));

@@ -11,8 +11,10 @@ namespace test {
 // Byte strings that say where they differ, instead of printing kilobytes.
 class SameBytes {
  public:
-  SameBytes(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) : a_(a.size()), b_(b.size()) {
-    at_ = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  SameBytes(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b)
+      : a_(a.size()), b_(b.size()) {
+    at_ = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
+                              a.begin());
     same_ = a == b;
   }
   explicit operator bool() const { return same_; }
@@ -25,6 +27,8 @@ class SameBytes {
   size_t a_, b_, at_;
   bool same_;
 };
-inline SameBytes same_bytes(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) { return {a, b}; }
+inline SameBytes same_bytes(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+  return {a, b};
+}
 
 }  // namespace test
