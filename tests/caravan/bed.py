@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from lab.gateway import Gateway
 from lab.netns import Lab, LabError, wait_for  # noqa: F401
 
 TAG = "pxv"
@@ -35,7 +36,8 @@ class Bed:
     def __init__(self, args, mtu=1500, gateway=(), caravand=()):
         self.args = args
         self.lab = Lab(TAG)
-        self.gateway = self.daemon = None
+        self.gateway = self.daemon = self.pxgw = None
+        self.wide = mtu > 1500
         self.options = caravand
         try:
             self._build(mtu)
@@ -54,6 +56,8 @@ class Bed:
     def __exit__(self, kind, *_):
         if kind is not None and self.daemon is not None:
             print(self.status(check=False))
+            if self.pxgw is not None:
+                print(self.pxgw.log(20), self.pxgw.stats(check=False))
         self.lab.close()
 
     def _build(self, mtu):
@@ -73,15 +77,34 @@ class Bed:
             (self.inside.ip if version == 4 else self.inside.ip6)(f"route add default via {NEAR[version]}")
 
     def start_gateway(self, *options):
+        """pxgw; or, where options are given or its size limits are in the way, one made of the library alone."""
+        if self.args.pxgw and not options and not self.wide:
+            self.pxgw = self.pxgw or Gateway(self.bump, self.args.pxgw, caravan="{mode: on}")
+            self.pxgw.start()
+            return
         self.gateway = self.bump.popen(self.args.gateway, "inside", "outside", *options,
                                        stdout=subprocess.PIPE, text=True)
         need(self.gateway.stdout.readline() == "ready\n", "the gateway didn't start")
 
     def stop_gateway(self, sig=signal.SIGTERM):
         """What it counted, unless it was killed."""
+        if self.pxgw is not None:
+            return self._stop_pxgw(sig)
         self.lab.end(self.gateway, sig)
         text = self.gateway.stdout.read()
         return json.loads(text) if sig == signal.SIGTERM else None
+
+    def _stop_pxgw(self, sig):
+        if sig != signal.SIGTERM:
+            return self.pxgw.kill()
+        stats = self.pxgw.settled_stats()
+        need(stats["unaccounted"] == 0, f"{stats['unaccounted']} packets are unaccounted for")
+        code = self.pxgw.stop()
+        need(code == 0, f"pxgw ended with {code}: {self.pxgw.log(8)}")
+        c = stats["caravan"]
+        return {"refused": sum(v for k, v in c.items() if k.startswith("drop_")),
+                "datagrams_to_inside": c["bundle_out_datagrams"], "datagrams_from_inside": c["unbundle_out"],
+                "caravans_from_inside": c["unbundle_in"]}
 
     def start_caravand(self):
         self.socket_path = os.path.join(self.lab.dir, "caravand.sock")

@@ -25,6 +25,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the names of all scenarios")
     parser.add_argument("--caravand", default="build/caravan/caravand")
     parser.add_argument("--gateway", default="build/tests/caravan/caravan_gateway")
+    parser.add_argument("--pxgw", help="the gateway, where a scenario can go over it; else one made of the library")
     parser.add_argument("name", nargs="?")
     args = parser.parse_args()
     if args.list:
@@ -37,6 +38,7 @@ def main():
         print("skipped: network namespaces need root")
         return 77
     args.caravand, args.gateway = os.path.abspath(args.caravand), os.path.abspath(args.gateway)
+    args.pxgw = os.path.abspath(args.pxgw) if args.pxgw else None
     # Ctrl-C and ctest's time limit end in the same clean-up as a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sweep(bed.TAG)

@@ -4,7 +4,7 @@ import time
 
 from bed import MB, Bed, Failure, need
 from lab.netns import wait_for
-from lab.transfer import ping_pong
+from lab.transfer import Transfer, ping_pong
 
 SCENARIOS = {}
 
@@ -100,6 +100,50 @@ def killed(direction):
 
 SCENARIOS["kill_restart_down"] = killed("down")
 SCENARIOS["kill_restart_up"] = killed("up")
+
+
+def jumbo_prefix(named):
+    """After a restart the flows of hosts whose prefix is named as jumbo are merged again, others' aren't."""
+    def scenario(options):
+        keys = {"jumbo": "[10.9.0.2/32]"} if named else {}
+        with Bed(options, capture=False, gateway_keys=keys) as bed:
+            t = start_long(bed, "down")
+            bed.gateway.kill()
+            bed.gateway.start()
+            time.sleep(1)
+            merged = bed.gateway.stats()["engine"]["merge_out_merged"]
+            need(t.running(), "the transfer was over before the restart")
+            need(merged > 100 if named else merged == 0, f"{merged} packets were merged of flows from before")
+            bed.finish_transfer(t)
+            bed.finish()
+    return scenario
+
+
+SCENARIOS["jumbo_prefix_after_restart"] = jumbo_prefix(True)
+SCENARIOS["no_jumbo_prefix_after_restart"] = jumbo_prefix(False)
+
+
+def two_pairs(options):
+    """One gateway, two pairs of ports: traffic stays in its pair."""
+    pair = ("kernel:outside2", "kernel:inside2")
+    with Bed(options, ports="kernel", start=False, gateway_keys={"more_pairs": [pair], "workers": 2}) as bed:
+        out, inside = bed.lab.host("out2"), bed.lab.host("in2")
+        bed.lab.veth(out, "eth0", bed.gw, "outside2", 1500)
+        bed.lab.veth(inside, "eth0", bed.gw, "inside2", 9000)
+        out.ip("addr add 10.9.0.1/24 dev eth0")  # the same addresses: nothing may cross
+        inside.ip("addr add 10.9.0.2/24 dev eth0")
+        bed.gateway.start()
+        both = [bed.start_transfer("both", 8, 20 * MB),
+                Transfer(out, "10.9.0.1", inside, down=3 * MB, up=3 * MB, conns=6, port=5000, timeout=60)]
+        for t in both:
+            bed.finish_transfer(t)
+        stats = bed.gateway.settled_stats()
+        moved = {p["name"]: p["rx_bytes"] for p in stats["ports"]}
+        need(len(moved) == 4 and min(moved.values()) > 15 * MB, f"bytes received by port: {moved}")
+        bed.finish(jumbos=0.5)
+
+
+SCENARIOS["two_pairs"] = two_pairs
 
 
 def reload(options):

@@ -19,6 +19,7 @@ import jumbo_networks  # noqa: E402
 import live  # noqa: E402
 import options  # noqa: E402
 import paths  # noqa: E402
+import soak  # noqa: E402
 import softnic  # noqa: E402
 import workers  # noqa: E402
 from lab.netns import LabError, sweep  # noqa: E402
@@ -26,7 +27,8 @@ from lab.netns import LabError, sweep  # noqa: E402
 # Over whichever ports are asked for.
 SCENARIOS = {**live.SCENARIOS, **options.SCENARIOS, **faults.SCENARIOS, **paths.SCENARIOS,
              **frames.SCENARIOS}
-ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS), **workers.SCENARIOS, **jumbo_networks.SCENARIOS}
+ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS), **workers.SCENARIOS, **jumbo_networks.SCENARIOS,
+       **soak.SCENARIOS}
 
 
 def arguments():
@@ -40,6 +42,8 @@ def arguments():
                         help="the gateway's ports: kernel interfaces, or NICs in software")
     parser.add_argument("--lro", choices=("on", "off"), help="with softnic: whether the NIC outside merges")
     parser.add_argument("--lro-contexts", type=int, help="with softnic: flows that it merges at once")
+    parser.add_argument("--seconds", type=int, default=60, help="with soak: for how long; default 60")
+    parser.add_argument("--seed", type=int, help="with soak: repeats what a run printed")
     parser.add_argument("--keep-dir", help="where to copy captures and logs if the scenario fails")
     parser.add_argument("name", nargs="?")
     return parser.parse_args()
