@@ -126,6 +126,35 @@ TEST_CASE("config: offloads are used unless they are off") {
                  Catch::Contains("ethtool -K a"));
 }
 
+TEST_CASE("config: caravans are off, and what they may be") {
+  using Mode = Caravans::Mode;
+  const Config plain = parse_config(kPair, "f.yaml");
+  CHECK(plain.policy.caravans.mode == Mode::kOff);
+  CHECK(plain.policy.caravans.tunnels.size() > 10);
+  const Config c = parse_config(kPair + "caravan:\n  mode: observe\n  hello: off\n  hosts: [10.0.0.5, '2001:db8::5']\n"
+                                        "  max_hosts: 7\n  port: 7000\n  tunnels: [4789]\n  spacing_us: 5\n",
+                                "f.yaml");
+  const Caravans& p = c.policy.caravans;
+  CHECK(p.mode == Mode::kObserve);
+  CHECK_FALSE(p.hello);
+  CHECK(p.port == 7000);
+  CHECK(p.tunnels == std::vector<uint16_t>{4789});
+  CHECK(p.spacing == std::chrono::microseconds(5));
+  CHECK(c.caravan.hosts.size() == 2);
+  CHECK(c.caravan.max_hosts == 7);
+  CHECK(error_of(kPair + "caravan: {mode: yes}\n") ==
+        "f.yaml:4: caravan.mode: 'yes' is not a choice; give off, observe or on");
+  CHECK_THAT(error_of(kPair + "caravan: {hosts: [10.0.0.0/24]}\n"),
+             Catch::Contains("f.yaml:4: caravan.hosts[0]: 10.0.0.0/24 is a prefix; give addresses"));
+  CHECK_THAT(error_of(kPair + "caravan: {tunnels: [0]}\n"), Catch::Contains("caravan.tunnels[0]: 0 is out of range"));
+  CHECK_THAT(error_of(kPair + "caravan: {}\ncaravan: {}\n"), Catch::Contains("caravan: is given twice"));
+  CHECK_THAT(error_of(kPair + "caravan: {host: []}\n"),
+             Catch::Contains("caravan.host: unknown key; known here: mode, hello, hosts"));
+  const auto with = [](const std::string& mode) { return parse_config(kPair + "caravan: {mode: " + mode + "}\n", "f.yaml"); };
+  CHECK(needs_restart(with("off"), with("on")) == "caravan.mode");
+  CHECK(needs_restart(with("observe"), with("on")).empty());
+}
+
 TEST_CASE("config: path MTUs are what the port carries, unless it says otherwise") {
   const Config plain = parse_config(kPair, "f.yaml");
   CHECK(!plain.policy.probing.probe);
