@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <stdexcept>
 
@@ -24,7 +23,6 @@ constexpr int kEmptyPollsBeforeSleep = 300;
 constexpr pxio::Nanos kLongestSleep = std::chrono::milliseconds(100);
 // Where a port has no interrupt, and so none that wakes.
 constexpr pxio::Nanos kNap = std::chrono::microseconds(50);
-constexpr size_t kMaxFds = 256;  // two ports of 16 pairs, of several queues behind a fan-out, and ours
 
 pxio::Nanos clock_now() noexcept { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -52,12 +50,12 @@ PollThread::PollThread(pxio::Polled& polled, PollThreadOptions options)
     throw std::runtime_error("no file descriptor is left for a thread; raise `ulimit -n`");
   for (const int fd : polled_.wait_fds()) {
     if (fd >= 0) {
-      fds_.push_back(fd);
+      fds_.push_back({fd, POLLIN, 0});
     } else {
       all_wait_ = false;
     }
   }
-  fds_.push_back(event_fd_);
+  fds_.push_back({event_fd_, POLLIN, 0});
   std::promise<void> started;
   std::future<void> result = started.get_future();
   // Signals are the main thread's.
@@ -132,11 +130,8 @@ void PollThread::sleep() noexcept {
   if (!polled_.poll_once(now)) {
     pxio::Nanos wait = all_wait_ ? kLongestSleep : kNap;
     if (const auto deadline = polled_.next_deadline()) wait = std::clamp(*deadline - now, pxio::Nanos(0), wait);
-    std::array<pollfd, kMaxFds> fds;
-    const size_t n = std::min(fds_.size(), fds.size());
-    for (size_t i = 0; i < n; ++i) fds[i] = {fds_[i], POLLIN, 0};
     const timespec t = {.tv_sec = 0, .tv_nsec = wait.count()};
-    ppoll(fds.data(), n, &t, nullptr);
+    ppoll(fds_.data(), fds_.size(), &t, nullptr);
     uint64_t count;
     [[maybe_unused]] const ssize_t r = read(event_fd_, &count, sizeof count);
   }

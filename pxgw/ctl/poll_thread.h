@@ -2,6 +2,7 @@
 // The thread that drives a worker, or the fan-out: reads the clock once per poll, and sleeps where that is
 // wanted.
 #pragma once
+#include <poll.h>
 #include <sched.h>
 
 #include <atomic>
@@ -42,7 +43,7 @@ class PollThread {
   pxio::Polled& polled_;
   const PollThreadOptions options_;
   int event_fd_;
-  std::vector<int> fds_;   // to sleep on, ours behind them
+  std::vector<pollfd> fds_;  // to sleep on, ours among them
   bool all_wait_ = true;   // for all that can come there is a descriptor
   std::atomic<bool> stop_{false};
   std::thread thread_;

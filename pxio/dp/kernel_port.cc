@@ -307,9 +307,17 @@ uint16_t KernelPort::tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexc
       rte_pktmbuf_free_bulk(pkts + done, static_cast<unsigned>(sent));
       done = static_cast<uint16_t>(done + sent);
       failed = false;
+      q.no_room = 0;
       continue;
     }
     const int error = errno;
+    // The queue behind it is full, or whoever gets it refuses this very packet (a veth whose peer has a
+    // smaller MTU): one that goes on failing mustn't keep back those behind it.
+    if (error == ENOBUFS && ++q.no_room >= kPatience) {
+      q.no_room = 0;
+      drop(1, q.tx_errors);
+      continue;
+    }
     // Full: the socket's share of memory, or the queue behind it.
     if (error == EAGAIN || error == ENOBUFS || error == ENOMEM || error == EINTR) break;
     // The error may be an old one, left behind by receiving: only the second in a row is this packet's.

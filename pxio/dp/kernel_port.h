@@ -75,6 +75,7 @@ class KernelPort final : public Port {
   static constexpr uint16_t kTxBatch = 64;
   static constexpr uint16_t kTxIovecs = 1024;  // the kernel takes no more for one packet (UIO_MAXIOV)
   static constexpr uint16_t kMaxQueues = 64;
+  static constexpr uint16_t kPatience = 16;  // calls in a row that fail for want of room; a TxBuffer makes 64
 
   // Written by one thread, read by any.
   class Count {
@@ -115,6 +116,8 @@ class KernelPort final : public Port {
     uint16_t lacking = kBurst;  // slots from here on have all their buffers
     std::array<mmsghdr, kBurst> rx_msgs{};
     std::array<Slot, kBurst> slots;
+
+    uint16_t no_room = 0;  // calls in a row that failed so
 
     std::array<mmsghdr, kTxBatch> tx_msgs{};
     std::array<VnetHeader, kTxBatch> tx_hdrs{};

@@ -414,6 +414,27 @@ TEST_CASE("KernelPort: what the interface refuses is dropped and counted, the ne
   CHECK(port->stats().tx_pkts == 2);
 }
 
+// The kernel says "no buffer space" of a packet that the other end of a veth doesn't take.
+TEST_CASE("KernelPort: a packet that the far end refuses doesn't keep back those behind it", "[root]") {
+  NoLeak guard;
+  Net net(9000);
+  run("ip link set px1 mtu 1500");
+  auto port = open_port(9000);
+  Peer peer("px1", false);
+  const Frame big = tcp4().data(8000), small = tcp4().data(200);
+  {
+    pxio::TxBuffer tx(*port, 0);
+    for (int i = 0; i < 2; ++i) {
+      tx.push(to_mbuf(big, pools().buffers()));
+      tx.push(to_mbuf(small, pools().buffers()));
+    }
+    tx.flush();
+    CHECK(tx.dropped_full() == 0);
+  }
+  for (int i = 0; i < 2; ++i) CHECK(peer.receive() == small.bytes);
+  CHECK(port->stats().tx_errors == 2);
+}
+
 TEST_CASE("KernelPort: an interface that goes down and comes up again", "[root]") {
   NoLeak guard;
   Net net;
