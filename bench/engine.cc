@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <rte_errno.h>
 
+#include <cstring>
 #include <stdexcept>
 
 #include "pxio/dp/pkt.h"
@@ -20,7 +21,8 @@ Wires::Wires(uint32_t size)
     : from_outside(make_ring("from_outside", size)), from_inside(make_ring("from_inside", size)),
       to_outside(make_ring("to_outside", size)), to_inside(make_ring("to_inside", size)) {}
 
-Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers) : options_(o) {
+Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers)
+    : options_(o), hosts_(o.caravans ? 2 * o.flows : 1, {1, 2}, 1) {
   auto outside = std::make_unique<RingPort>(w.from_outside.get(), w.to_outside.get());
   auto inside = std::make_unique<RingPort>(w.from_inside.get(), w.to_inside.get());
   wire_outside_ = outside.get();
@@ -36,6 +38,7 @@ Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers) : option
   }
   pxgw::Policy policy;
   policy.hold_limit = o.hold;
+  if (o.caravans) policy.caravans.mode = pxgw::Caravans::Mode::kOn;
   policies_.generation = 1;
   policies_.pairs.push_back(policy);
   pxgw::Capacity capacity;
@@ -46,6 +49,19 @@ Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers) : option
   for (uint16_t q = 0; q < o.workers; ++q)
     workers_.push_back(std::make_unique<pxgw::Worker>(
         q, std::vector<pxgw::PairPorts>{{outside_.get(), inside_.get()}}, policies_, capacity, buffers));
+  if (!o.caravans) return;
+  for (const auto& worker : workers_)
+    worker->add_stage([this](pxgw::Mailbox&, uint8_t) -> pxgw::StageMaker {
+      return [this](const pxgw::Stage::Context& c) {
+        return std::make_unique<pxgw::CaravanStage>(c, hosts_, pxgw::CaravanStage::Ports{64, 64});
+      };
+    });
+  for (uint32_t f = 0; f < o.flows; f += 16) {
+    caravan::Host h{{}, 9000, caravan::Time::max()};
+    const pxio::be32 address(Frames::inside_host(f));
+    std::memcpy(h.address.bytes.data(), &address, sizeof address);
+    if (!hosts_.table.set(h, now_)) throw std::runtime_error("no room for hosts that take caravans");
+  }
 }
 
 void Engine::open_flows(const Frames& frames, rte_mempool* pool) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/frames.h"
+#include "pxgw/dp/caravan_stage.h"
 #include "pxgw/dp/worker.h"
 #include "pxio/dp/fanout_port.h"
 
@@ -64,6 +65,7 @@ class RingPort final : public pxio::Port {
 struct EngineOptions {
   uint32_t flows = 1024;
   uint16_t workers = 1;
+  bool caravans = false;  // all inside hosts take them
   pxio::Nanos hold = std::chrono::seconds(1);
   pxio::Nanos poll_takes = std::chrono::microseconds(1);  // by which its clock goes on with each poll
 };
@@ -94,6 +96,7 @@ class Engine final : public Subject {
   RingPort* wire_outside_;
   RingPort* wire_inside_;
   std::vector<pxio::FanoutPort*> fanned_;  // both, if any
+  pxgw::CaravanHosts hosts_;
   pxgw::PolicySet policies_;
   std::vector<std::unique_ptr<pxgw::Worker>> workers_;
   pxio::Nanos now_{std::chrono::seconds(1)};

@@ -4,7 +4,9 @@
 #include <rte_mbuf_ptype.h>
 
 #include <cstring>
+#include <stdexcept>
 
+#include "caravan/core/caravan.h"
 #include "pxio/dp/checksum.h"
 #include "pxio/dp/pkt.h"
 #include "pxio/dp/wire.h"
@@ -29,7 +31,7 @@ uint16_t Frames::write(uint32_t f, Direction d, uint32_t seq, uint32_t ack, uint
   std::memcpy(p, kMacs[in ? 0 : 1], 12);
   const be16 type(shape_.version == 4 ? kEtherIpv4 : kEtherIpv6);
   std::memcpy(p + 12, &type, 2);
-  const uint32_t inside = 0x0a000000u + (f >> 4), outside = 0xc6120000u + f % 65521;
+  const uint32_t inside = inside_host(f), outside = 0xc6120000u + f % 65521;
   const be16 inside_port(static_cast<uint16_t>(20000 + (f & 15))), outside_port(443);
   auto& tcp = *reinterpret_cast<TcpHeader*>(p + 14 + l3);
   uint64_t sum = 0;
@@ -149,6 +151,28 @@ void Frames::datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept 
   }
   reinterpret_cast<UdpHeader*>(p + 14 + l3)->len = be16(l4_len);
   m.data_len = static_cast<uint16_t>(14 + l3 + l4_len);
+  m.pkt_len = m.data_len;
+  describe(m);
+}
+
+void Frames::caravan(uint32_t f, uint32_t n, uint16_t payload, rte_mbuf& m) {
+  std::vector<uint8_t> one(14u + 28u + payload);
+  write(f, Direction::kOutbound, 0, 0, 0, 0, 0, one.data());
+  auto& ip = *reinterpret_cast<Ipv4Header*>(one.data() + 14);
+  ip.proto = kProtoUdp;
+  ip.total_len = be16(static_cast<uint16_t>(28 + payload));
+  set_ipv4_checksum(ip);
+  auto& udp = *reinterpret_cast<UdpHeader*>(one.data() + 34);
+  udp.len = be16(static_cast<uint16_t>(8 + payload));
+  udp.checksum = be16(0);
+  caravan::UdpPacket packet;
+  if (!caravan::parse_udp({one.data() + 14, one.size() - 14}, packet)) throw std::logic_error("no datagram");
+  const std::vector<caravan::UdpPacket> packets(n, packet);
+  uint8_t* p = pxio::data(m);
+  std::memcpy(p, one.data(), 14);
+  const size_t len = caravan::bundle_packet(packets, caravan::kDefaultPort, {p + 14, rte_pktmbuf_tailroom(&m) - 14u});
+  if (len == 0) throw std::logic_error("no caravan");
+  m.data_len = static_cast<uint16_t>(14 + len);
   m.pkt_len = m.data_len;
   describe(m);
 }

@@ -36,6 +36,11 @@ class Frames {
   // A datagram that no stage translates.
   void datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept;
 
+  // Caravan from the flow's inside host, IPv4: `n` datagrams of `payload` bytes to its outside host.
+  void caravan(uint32_t f, uint32_t n, uint16_t payload, rte_mbuf& m);
+  // The inside host of flow f, IPv4, host byte order.
+  static uint32_t inside_host(uint32_t f) { return 0x0a000000u + (f >> 4); }
+
   // A SYN from outside like no other, IPv4.
   void flood(rte_mbuf& m) noexcept;
 

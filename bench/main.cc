@@ -40,7 +40,8 @@ struct LoadArguments {
 const std::map<std::string, Work> kWorks = {{"merge", Work::kMerge},     {"split", Work::kSplit},
                                             {"both", Work::kBoth},       {"forward", Work::kForward},
                                             {"request", Work::kRequest}, {"lro", Work::kLro},
-                                            {"flood", Work::kFlood}};
+                                            {"flood", Work::kFlood},     {"bundle", Work::kBundle},
+                                            {"unbundle", Work::kUnbundle}};
 const std::map<std::string, Lines> kLines = {{"warm", Lines::kWarm},
                                              {"packet-dram", Lines::kPacketCold},
                                              {"other-core", Lines::kOtherCore},

@@ -22,6 +22,7 @@ constexpr uint32_t kGroup = 32;
 constexpr uint32_t kChunk = 32 * 1024;        // packets between rings, written at once where not warm
 constexpr uint32_t kAtOnce = 2;                // polls whose output waits in a ring, where it is many packets
 constexpr uint64_t kCycleBytes = 256u << 20;  // that the buffers cycle through at least
+constexpr uint16_t kDatagram = 1400;
 constexpr uint16_t kSmallRoom = 2048, kLargeRoom = 9600;
 
 // The time that reading the clock itself takes.
@@ -59,8 +60,9 @@ class Bench {
   void work(Named& s, uint32_t n);
   void collect(Named& s, bool count);
   void round(Named& s, uint32_t packets);
-  bool from_inside() const { return c_.work == Work::kSplit; }
-  bool jumbo() const { return c_.work == Work::kSplit; }
+  uint32_t packet_bytes() const;
+  // Jumbos from inside, instead of full packets from outside.
+  bool outbound() const { return c_.work == Work::kSplit || c_.work == Work::kUnbundle; }
 
   Case c_;
   Options o_;
@@ -76,36 +78,38 @@ class Bench {
 Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
   pin_to(o.worker_cpu);
   // A jumbo becomes seven, a merged packet has seven buffers.
-  chunk_ = jumbo() || c.work == Work::kLro ? kChunk / 8 : kChunk;
-  if (!jumbo()) {
+  chunk_ = outbound() || c.work == Work::kLro ? kChunk / 8 : kChunk;
+  if (!outbound()) {
     const auto cycling = static_cast<uint32_t>(kCycleBytes / (kSmallRoom + 256u));
     // Held by the engine, waiting in rings, and those that the pool itself keeps.
     const uint32_t held = c.flows * 7, fed = 3 * chunk_ * (c.work == Work::kLro ? 5 : 1);
     small_ = std::make_unique<CyclingPool>("bench_small", std::max(cycling, held + fed), kSmallRoom);
   }
-  if (jumbo() || c.work == Work::kBoth) {
+  if (outbound() || c.work == Work::kBoth) {
     // Payload is warm where it stays in the second-level cache.
     const auto cycling = static_cast<uint32_t>(kCycleBytes / (kLargeRoom + 256u));
-    large_ = std::make_unique<CyclingPool>("bench_large", c.lines == Lines::kWarm ? 2 * kGroup : cycling, kLargeRoom);
+    large_ = std::make_unique<CyclingPool>("bench_large", c.lines == Lines::kWarm && c.work == Work::kSplit ? 2 * kGroup : cycling, kLargeRoom);
   }
-  pools_ = std::make_unique<pxio::BufferPools>(from_inside() || c.work == Work::kBoth ? 65536 : 1024, 1024);
+  pools_ = std::make_unique<pxio::BufferPools>(outbound() || c.work == Work::kBoth ? 65536 : 1024, 1024);
   if (c.lines == Lines::kOtherCore) other_.emplace(o.writer_cpu);
 
   EngineOptions e;
   e.flows = c.flows;
+  e.caravans = c.work == Work::kBundle || c.work == Work::kUnbundle;
+  if (e.caravans && c.version != 4) throw std::runtime_error("bundle and unbundle are for --ip 4");
   auto engine = std::make_unique<Engine>(e, wires_, pools_->buffers());
   Engine* p = engine.get();
   add("engine", std::move(engine));
   subjects_.back().engine = p;
   // From the engine's own buffers: payload stays zero in those of the workload.
   p->open_flows(*subjects_.back().frames, pools_->buffers().small);
-  if (jumbo()) {
+  if (c.work == Work::kSplit) {
     add("read", read_floor(wires_));
     if (o.peers && c.version == 4) {
       add("gso", gso(wires_, Sums::kNone));
       add("gso+sums", gso(wires_, Sums::kMade));
     }
-  } else if (c.work != Work::kBoth) {
+  } else if (c.work != Work::kBoth && c.work != Work::kUnbundle) {
     if (o.two_workers && c.work == Work::kMerge && c.lines == Lines::kWarm) add_two_workers();
     add("floor", merge_floor(wires_));
     if (o.peers && c.version == 4 && c.work == Work::kMerge && c.run != 0 && c.flows <= 1024)
@@ -155,6 +159,10 @@ void Bench::write_one(Named& s, rte_mbuf& m) {
       return s.frames->data(a.flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), a.push, m);
     case Work::kForward:
       return s.frames->datagram(a.flow, 1472, m);
+    case Work::kBundle:
+      return s.frames->datagram(a.flow, kDatagram, m);
+    case Work::kUnbundle:
+      return s.frames->caravan(a.flow, 6, kDatagram, m);
     case Work::kRequest:
       return s.frames->data(a.flow, pxio::Direction::kInbound, 128, true, m);
     case Work::kLro:
@@ -174,7 +182,7 @@ void Bench::feed(Named& s, uint32_t n) {
   if (c_.work == Work::kLro) {
     for (rte_mbuf*& m : pkts) m = small_->get_chain(5);
   } else {
-    (jumbo() ? large_ : small_)->get(pkts.data(), n);
+    (outbound() ? large_ : small_)->get(pkts.data(), n);
   }
   if (!jumbos.empty()) large_->get(jumbos.data(), static_cast<uint32_t>(jumbos.size()));
   auto fill = [&] {
@@ -188,11 +196,11 @@ void Bench::feed(Named& s, uint32_t n) {
     fill();
   }
   if (c_.lines == Lines::kPacketCold || c_.lines == Lines::kAllCold) {
-    for (rte_mbuf* m : pkts) cool(*m, c_.lines, jumbo());
+    for (rte_mbuf* m : pkts) cool(*m, c_.lines, outbound());
     for (rte_mbuf* m : jumbos) cool(*m, c_.lines, true);
     fence();
   }
-  rte_ring* to = (from_inside() ? wires_.from_inside : wires_.from_outside).get();
+  rte_ring* to = (outbound() ? wires_.from_inside : wires_.from_outside).get();
   rte_ring_sp_enqueue_bulk(to, reinterpret_cast<void**>(pkts.data()), n, nullptr);
   if (!jumbos.empty())
     rte_ring_sp_enqueue_bulk(wires_.from_inside.get(), reinterpret_cast<void**>(jumbos.data()),
@@ -215,7 +223,7 @@ void Bench::work(Named& s, uint32_t n) {
   feed(s, n);
   // As many polls as there are bursts: a subject that has taken one ahead still has it to work on. What
   // was split is taken away as a port would, before its bytes fill the caches.
-  const uint32_t at_once = s.prepared ? 1 : from_inside() || c_.work == Work::kBoth ? kAtOnce : UINT32_MAX;
+  const uint32_t at_once = s.prepared ? 1 : outbound() || c_.work == Work::kBoth ? kAtOnce : UINT32_MAX;
   for (uint32_t left = n / kGroup / s.subject->bursts(); left != 0;) {
     const uint32_t polls = std::min(left, at_once);
     left -= polls;
@@ -224,9 +232,9 @@ void Bench::work(Named& s, uint32_t n) {
     for (uint32_t k = 0; k < polls; ++k) s.subject->poll();
     s.cycles += rte_rdtsc_precise() - begin - clock_;
     s.subject->after();
-    collect(s, from_inside() && s.name != "read");
+    collect(s, outbound() && s.name != "read");
   }
-  if (!from_inside()) s.counted += n;
+  if (!outbound()) s.counted += n;
 }
 
 void Bench::round(Named& s, uint32_t packets) {
@@ -234,16 +242,28 @@ void Bench::round(Named& s, uint32_t packets) {
   for (uint32_t done = 0; done < packets; done += step) work(s, step);
 }
 
+// Of IP.
+uint32_t Bench::packet_bytes() const {
+  const uint32_t headers = subjects_[0].frames->header_len() - 14u;
+  switch (c_.work) {
+    case Work::kRequest: return 128 + headers;
+    case Work::kLro: return 6u * subjects_[0].frames->full_payload() + headers;
+    case Work::kBundle:
+    case Work::kUnbundle: return kDatagram + 28u;
+    default: return 1500;
+  }
+}
+
 Result Bench::run() {
   // Flows that take turns are all at the same segment of six: a round is as many whole cycles.
-  const uint32_t cycle = c_.run == 0 || jumbo() ? 1 : c_.flows * (c_.run < 6 ? 6 : c_.run);
-  const uint32_t least = std::max(o_.packets / (jumbo() ? 8 : 1), cycle);
+  const uint32_t cycle = c_.run == 0 || outbound() ? 1 : c_.flows * (c_.run < 6 ? 6 : c_.run);
+  const uint32_t least = std::max(o_.packets / (outbound() ? 8 : 1), cycle);
   const uint32_t packets = (least + chunk_ - 1) / chunk_ * chunk_;
   // Until as many packets are held as ever will be.
-  const uint32_t warm_up = std::max(chunk_, jumbo() ? 0 : (c_.flows * 8 + chunk_ - 1) / chunk_ * chunk_);
+  const uint32_t warm_up = std::max(chunk_, outbound() ? 0 : (c_.flows * 8 + chunk_ - 1) / chunk_ * chunk_);
   Result r;
   r.what = c_;
-  r.packet_bytes = c_.work == Work::kRequest ? 128 + subjects_[0].frames->header_len() - 14u : c_.work == Work::kLro ? 6u * subjects_[0].frames->full_payload() + subjects_[0].frames->header_len() - 14u : 1500;
+  r.packet_bytes = packet_bytes();
   for (Named& s : subjects_) {
     round(s, s.name == "gro" ? chunk_ : warm_up);
     s.subject->drain();
@@ -270,7 +290,10 @@ Result Bench::run() {
   if (c.engine.flow_created != c_.flows)
     throw std::runtime_error(fmt::format("{} flows were made of {}", c.engine.flow_created, c_.flows));
   const double left = static_cast<double>(c.engine.merge_bulk_in - before.engine.merge_bulk_in - subjects_[0].drained);
-  if (left > 0) r.yield = static_cast<double>(c.engine.merge_bulk_full - before.engine.merge_bulk_full) / left;
+  if (left > 0 && c.engine.merge_bulk_in != before.engine.merge_bulk_in) r.yield = static_cast<double>(c.engine.merge_bulk_full - before.engine.merge_bulk_full) / left;
+  if (c_.work == Work::kBundle)
+    r.yield = static_cast<double>(c.caravan.bundle_out_datagrams) / static_cast<double>(c.caravan.bundle_in);
+  if (c_.work == Work::kUnbundle && c.caravan.unbundle_out == 0) throw std::runtime_error("no caravan came apart");
   subjects_.clear();
   return r;
 }
@@ -286,6 +309,8 @@ const char* name_of(Work w) {
     case Work::kRequest: return "request";
     case Work::kLro: return "lro";
     case Work::kFlood: return "flood";
+    case Work::kBundle: return "bundle";
+    case Work::kUnbundle: return "unbundle";
   }
   return "";
 }

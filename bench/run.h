@@ -16,8 +16,9 @@ namespace bench {
 // leave. kBoth: six segments from outside for each jumbo from inside. kForward: datagrams of 1500 B that
 // nothing translates. kRequest: lone small segments with PSH. kLro: packets of six segments, merged by a
 // NIC into five buffers of 2 KiB. kFlood: as kMerge, but every other packet is a SYN from an address that
-// never came before.
-enum class Work : uint8_t { kMerge, kSplit, kBoth, kForward, kRequest, kLro, kFlood };
+// never came before. kBundle: datagrams of 1400 B payload to hosts that take caravans. kUnbundle: caravans of six
+// such datagrams from inside, counted by datagrams that leave.
+enum class Work : uint8_t { kMerge, kSplit, kBoth, kForward, kRequest, kLro, kFlood, kBundle, kUnbundle };
 const char* name_of(Work work);
 
 struct Case {
