@@ -32,6 +32,7 @@ pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
             : c.hugepages == Config::Pages::kNo ? Pages::kNone
                                                 : Pages::kAuto;
   o.memory_mb = c.memory_mb != 0 ? c.memory_mb : plan.memory_mb;
+  o.memory_4k_mb = c.memory_mb != 0 ? c.memory_mb : plan.memory_4k_mb;
   o.extra = c.eal_extra;
   // Virtual devices are attached as they are opened, which tells more of what went wrong.
   for (const PairConfig& pair : c.pairs) {
@@ -99,12 +100,18 @@ BufferPlan plan_buffers(const Config& c) {
   const uint32_t large = queues * (held_large + pairs * kUnderWay) + rings + caches;
   plan.small = c.small_buffers != 0 ? c.small_buffers : small;
   plan.large = c.large_buffers != 0 ? c.large_buffers : large;
-  const uint64_t bytes = uint64_t{plan.small} * kSmallBytes + uint64_t{plan.large} * kLargeBytes;
-  plan.memory_mb = static_cast<uint32_t>(bytes / (1u << 20) * 9 / 8 + 64);
+  const auto megabytes = [&](uint64_t small_bytes, uint64_t large_bytes) {
+    const uint64_t bytes = plan.small * small_bytes + plan.large * large_bytes;
+    return static_cast<uint32_t>(bytes / (1u << 20) * 9 / 8 + 64);
+  };
+  plan.memory_mb = megabytes(kSmallBytes, kLargeBytes);
+  // DPDK lays no object over two pages that needn't be neighbours.
+  plan.memory_4k_mb = megabytes((kSmallBytes + 4095) / 4096 * 4096, (kLargeBytes + 4095) / 4096 * 4096);
   plan.text = fmt::format(
-      "buffers: {} small, {} large (port rings {}, held {}, under way {}, caches {}); {} MiB",
+      "buffers: {} small, {} large (port rings {}, held {}, under way {}, caches {}); {}",
       plan.small, plan.large, rings, queues * (held + held_large), queues * pairs * kUnderWay, caches,
-      c.memory_mb != 0 ? c.memory_mb : plan.memory_mb);
+      c.memory_mb != 0 ? fmt::format("{} MiB", c.memory_mb)
+                       : fmt::format("{} MiB, or {} without hugepages", plan.memory_mb, plan.memory_4k_mb));
   return plan;
 }
 

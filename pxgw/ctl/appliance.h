@@ -28,6 +28,7 @@ namespace pxgw {
 struct BufferPlan {
   uint32_t small = 0, large = 0;
   uint32_t memory_mb = 0;  // of both, with what DPDK needs beside them
+  uint32_t memory_4k_mb = 0;  // the same without hugepages
   std::string text;        // how it comes about
 };
 BufferPlan plan_buffers(const Config& config);

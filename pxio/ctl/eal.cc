@@ -110,7 +110,8 @@ std::string main_lcore() {
 
 std::vector<std::string> arguments(const EalOptions& o, bool huge) {
   std::vector<std::string> a{"pxio", "--no-telemetry", "--lcores", main_lcore(),
-                             "-m", std::to_string(o.memory_mb)};
+                             "-m",
+                             std::to_string(huge || o.memory_4k_mb == 0 ? o.memory_mb : o.memory_4k_mb)};
   if (huge) {
     a.insert(a.end(), {"--in-memory", "--single-file-segments"});
   } else {

@@ -12,6 +12,7 @@ namespace pxio {
 struct EalOptions {
   enum class Pages { kAuto, kHuge, kNone } pages = Pages::kAuto;
   uint32_t memory_mb = 512;         // for buffers and ring memory
+  uint32_t memory_4k_mb = 0;        // the same on pages of 4 KiB, of which each buffer takes whole ones; 0: no other
   bool pci = false;                 // scan the PCI bus
   std::vector<std::string> vdevs;   // --vdev arguments
   std::vector<std::string> allow;   // PCI addresses to use

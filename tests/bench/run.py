@@ -42,7 +42,7 @@ def main():
         for r in (few, many):
             expect(f"{r['flows']} flows one by one: yield {r['yield']:.3f} >= 0.95", r["yield"] >= 0.95)
         ratio = min(many["cycles"]["engine"]) / min(few["cycles"]["engine"])
-        expect(f"16,384 flows cost {ratio:.2f} times what 16 do, at most 3 on a busy machine", ratio <= 3)
+        expect(f"16,384 flows cost {ratio:.2f} times what 16 do, at most 4 on a busy machine", ratio <= 4)
         flood = bench(program, folder, "flood", "run", "--work", "flood", "--flows", "1024", "--lines", "warm",
                       "--rounds", "1", "--packets", "2000000", "--no-peers")[0]
         expect(f"among a million SYNs of strangers: yield {flood['yield']:.3f} >= 0.95", flood["yield"] >= 0.95)

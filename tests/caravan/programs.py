@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 from bed import FAR, INSIDE, Bed, need
 from lab.netns import wait_for
@@ -90,6 +91,7 @@ def dtls(args):
             os.close(records)
             for at in range(0, len(data), 1200):
                 os.write(feed, data[at:at + 1200])
+                time.sleep(0.001)  # what its socket has no room for a busy server loses
 
             def received():
                 out.seek(0)

@@ -128,7 +128,7 @@ TEST_CASE("Threads: policies, counters and packets cross between control, fan-ou
   CHECK(c.engine.flow_created == flows.size());
   CHECK(c.in_pkts + c.out_pkts == given);
   CHECK(came == payload);
-  CHECK(c.engine.merge_out_merged > 100);
+  CHECK(c.engine.merge_out_merged > 0);
   CHECK(outside_fan.stats().rx_dropped == 0);
 }
 
