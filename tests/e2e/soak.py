@@ -6,7 +6,7 @@ import time
 
 from bed import MB, Bed, need
 from frames import PMTUDISC_DONT, udp_pair
-from lab.transfer import Transfer
+from lab.transfer import Transfer, make_blob
 
 SCENARIOS = {}
 
@@ -17,6 +17,7 @@ class Soak:
         self.begin, self.end = time.monotonic(), time.monotonic() + seconds
         self.running, self.bytes, self.transfers, self.port = [], 0, 0, 5000
         self.happened = {}
+        make_blob(bed.lab, 10 * MB, 16)  # once for all: no transfer may find it being rewritten
         self.server, self.client = udp_pair(bed, 4, PMTUDISC_DONT)
 
     def note(self, what, detail=""):
