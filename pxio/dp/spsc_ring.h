@@ -36,7 +36,9 @@ class SpscRing {
     return rte_ring_sc_dequeue_bulk_elem(ring_.get(), &v, sizeof(T), 1, nullptr) == 1;
   }
   // Two loads of lines that stay in the cache while nothing is put.
-  bool empty() const noexcept { return rte_ring_empty(ring_.get()) != 0; }
+  bool empty() const noexcept {
+    return __atomic_load_n(&ring_->prod.tail, __ATOMIC_RELAXED) == __atomic_load_n(&ring_->cons.tail, __ATOMIC_RELAXED);
+  }
 
  private:
   struct Free {
