@@ -16,16 +16,6 @@
 
 namespace bench {
 
-const char* name_of(Lines lines) {
-  switch (lines) {
-    case Lines::kWarm: return "warm";
-    case Lines::kPacketCold: return "packet-dram";
-    case Lines::kOtherCore: return "other-core";
-    case Lines::kAllCold: return "all-dram";
-  }
-  return "";
-}
-
 CyclingPool::CyclingPool(const std::string& name, uint32_t count, uint16_t room) {
   pool_ = rte_pktmbuf_pool_create(name.c_str(), count, 0, 0, static_cast<uint16_t>(room + RTE_PKTMBUF_HEADROOM),
                                   SOCKET_ID_ANY);

@@ -18,7 +18,6 @@ namespace bench {
 // packet bytes in DRAM, as a NIC without direct cache access leaves them. kOtherCore: all written by
 // another core, 32 Ki packets at a time. kAllCold: metadata and packet bytes in DRAM.
 enum class Lines : uint8_t { kWarm, kPacketCold, kOtherCore, kAllCold };
-const char* name_of(Lines lines);
 
 // A pool that gives the buffers out first in, first out, in an order shuffled once, so that they cycle
 // through all of its memory.

@@ -37,15 +37,10 @@ struct LoadArguments {
   bool lone = false;
 };
 
-const std::map<std::string, Work> kWorks = {{"merge", Work::kMerge},     {"split", Work::kSplit},
-                                            {"both", Work::kBoth},       {"forward", Work::kForward},
-                                            {"request", Work::kRequest}, {"lro", Work::kLro},
-                                            {"flood", Work::kFlood},     {"bundle", Work::kBundle},
-                                            {"unbundle", Work::kUnbundle}};
-const std::map<std::string, Lines> kLines = {{"warm", Lines::kWarm},
-                                             {"packet-dram", Lines::kPacketCold},
-                                             {"other-core", Lines::kOtherCore},
-                                             {"all-dram", Lines::kAllCold}};
+template <typename T, size_t N>
+std::map<std::string, T> by_name(const std::pair<const char*, T> (&names)[N]) {
+  return {std::begin(names), std::end(names)};
+}
 
 template <typename T>
 std::vector<std::string> keys(const std::map<std::string, T>& m) {
@@ -54,13 +49,16 @@ std::vector<std::string> keys(const std::map<std::string, T>& m) {
   return r;
 }
 
+const std::map<std::string, Work> kWorks = by_name(bench::kWorks);
+const std::map<std::string, Lines> kLines = by_name(bench::kLines);
+
 void progress(const std::string& text) {
   if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K{}", text);
 }
 
 Json to_json(const bench::Result& r) {
-  Json j = {{"work", name_of(r.what.work)}, {"flows", r.what.flows}, {"arrival", r.what.run},
-            {"lines", name_of(r.what.lines)}, {"ip", r.what.version}, {"packet_bytes", r.packet_bytes},
+  Json j = {{"work", bench::name_in(bench::kWorks, r.what.work)}, {"flows", r.what.flows}, {"arrival", r.what.run},
+            {"lines", bench::name_in(bench::kLines, r.what.lines)}, {"ip", r.what.version}, {"packet_bytes", r.packet_bytes},
             {"cycles", r.cycles}};
   if (r.yield >= 0) j["yield"] = r.yield;
   return j;

@@ -54,7 +54,6 @@ class Bench {
   };
   void add_two_workers();
   void add(const std::string& name, std::unique_ptr<Subject> s);
-  void write(Named& s, rte_mbuf** pkts, uint32_t n);
   void write_one(Named& s, rte_mbuf& m);
   void feed(Named& s, uint32_t n);
   void work(Named& s, uint32_t n);
@@ -173,10 +172,6 @@ void Bench::write_one(Named& s, rte_mbuf& m) {
   }
 }
 
-void Bench::write(Named& s, rte_mbuf** pkts, uint32_t n) {
-  for (uint32_t i = 0; i < n; ++i) write_one(s, *pkts[i]);
-}
-
 void Bench::feed(Named& s, uint32_t n) {
   std::vector<rte_mbuf*> pkts(n), jumbos(c_.work == Work::kBoth ? n / 6 : 0);
   if (c_.work == Work::kLro) {
@@ -186,7 +181,7 @@ void Bench::feed(Named& s, uint32_t n) {
   }
   if (!jumbos.empty()) large_->get(jumbos.data(), static_cast<uint32_t>(jumbos.size()));
   auto fill = [&] {
-    write(s, pkts.data(), n);
+    for (rte_mbuf* m : pkts) write_one(s, *m);
     for (rte_mbuf* m : jumbos)
       s.frames->data(s.arrivals->next().flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), false, *m);
   };
@@ -300,24 +295,9 @@ Result Bench::run() {
 
 }  // namespace
 
-const char* name_of(Work w) {
-  switch (w) {
-    case Work::kMerge: return "merge";
-    case Work::kSplit: return "split";
-    case Work::kBoth: return "both";
-    case Work::kForward: return "forward";
-    case Work::kRequest: return "request";
-    case Work::kLro: return "lro";
-    case Work::kFlood: return "flood";
-    case Work::kBundle: return "bundle";
-    case Work::kUnbundle: return "unbundle";
-  }
-  return "";
-}
-
 std::string Case::name() const {
-  return fmt::format("{}/{}/{}/{}/v{}", name_of(work), flows, run == 0 ? "mix" : fmt::format("runs-{}", run),
-                     name_of(lines), version);
+  return fmt::format("{}/{}/{}/{}/v{}", name_in(kWorks, work), flows, run == 0 ? "mix" : fmt::format("runs-{}", run),
+                     name_in(kLines, lines), version);
 }
 
 double median(std::vector<double> v) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/buffers.h"
@@ -19,7 +20,21 @@ namespace bench {
 // never came before. kBundle: datagrams of 1400 B payload to hosts that take caravans. kUnbundle: caravans of six
 // such datagrams from inside, counted by datagrams that leave.
 enum class Work : uint8_t { kMerge, kSplit, kBoth, kForward, kRequest, kLro, kFlood, kBundle, kUnbundle };
-const char* name_of(Work work);
+// As on the command line and in results.
+inline constexpr std::pair<const char*, Work> kWorks[] = {
+    {"merge", Work::kMerge},     {"split", Work::kSplit}, {"both", Work::kBoth},   {"forward", Work::kForward},
+    {"request", Work::kRequest}, {"lro", Work::kLro},     {"flood", Work::kFlood}, {"bundle", Work::kBundle},
+    {"unbundle", Work::kUnbundle}};
+inline constexpr std::pair<const char*, Lines> kLines[] = {{"warm", Lines::kWarm},
+                                                           {"packet-dram", Lines::kPacketCold},
+                                                           {"other-core", Lines::kOtherCore},
+                                                           {"all-dram", Lines::kAllCold}};
+template <typename T, size_t N>
+constexpr const char* name_in(const std::pair<const char*, T> (&names)[N], T value) {
+  for (const auto& [name, v] : names)
+    if (v == value) return name;
+  return "";
+}
 
 struct Case {
   Work work = Work::kMerge;
