@@ -14,6 +14,7 @@ import time
 
 from lab.gateway import Gateway
 from lab.netns import Lab, LabError, wait_for  # noqa: F401
+from lab.scenario import Failure, need  # noqa: F401
 
 TAG = "pxv"
 UDP_SEGMENT, UDP_GRO = 103, 104
@@ -21,15 +22,6 @@ INSIDE = {4: "10.9.0.2", 6: "fd09::2"}
 FAR = {4: "198.51.100.1", 6: "2001:db8:51::1"}  # of the outside host, behind the default route
 NEAR = {4: "10.9.0.1", 6: "fd09::1"}
 FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
-
-
-class Failure(Exception):
-    pass
-
-
-def need(condition, message):
-    if not condition:
-        raise Failure(message)
 
 
 class Bed:

@@ -22,16 +22,21 @@ def send_burst(sock, to, sizes, pause=0.002):
             time.sleep(pause)
 
 
+def there_and_back(bed, version, sizes):
+    """Datagrams of these sizes inwards, then outwards."""
+    a = bed.udp(bed.inside, version, INSIDE[version], 5000)
+    b = bed.udp(bed.outside, version, FAR[version], 6000)
+    send_burst(b, (INSIDE[version], 5000), sizes)
+    check_stream(collect(a, len(sizes)), sizes, (FAR[version], 6000), f"IPv{version} inwards")
+    send_burst(a, (FAR[version], 6000), sizes)
+    check_stream(collect(b, len(sizes)), sizes, (INSIDE[version], 5000), f"IPv{version} outwards")
+
+
 def both_ways(args, options=()):
     """Every datagram arrives once, in order, with its bytes, from and to programs that know nothing of it."""
     with Bed(args, caravand=options) as bed:
         for version in (4, 6):
-            a = bed.udp(bed.inside, version, INSIDE[version], 5000)
-            b = bed.udp(bed.outside, version, FAR[version], 6000)
-            send_burst(b, (INSIDE[version], 5000), MIXED)
-            check_stream(collect(a, len(MIXED)), MIXED, (FAR[version], 6000), f"IPv{version} inwards")
-            send_burst(a, (FAR[version], 6000), MIXED)
-            check_stream(collect(b, len(MIXED)), MIXED, (INSIDE[version], 5000), f"IPv{version} outwards")
+            there_and_back(bed, version, MIXED)
         c = bed.counters()
         print(c)
         for name in ("drop_refused", "drop_truncated", "drop_to_programs", "drop_send", "damaged"):
@@ -53,12 +58,7 @@ def inwards_only(args):
     """Without outbound it touches no rule or route, and what programs send goes its usual way."""
     with Bed(args, caravand=("--no-outbound",)) as bed:
         need("7475" not in bed.rules() and bed.table() == "", f"{bed.rules()}{bed.table()}")
-        a = bed.udp(bed.inside, 4, INSIDE[4], 5000)
-        b = bed.udp(bed.outside, 4, FAR[4], 6000)
-        send_burst(b, (INSIDE[4], 5000), MIXED)
-        check_stream(collect(a, len(MIXED)), MIXED, (FAR[4], 6000), "inwards")
-        send_burst(a, (FAR[4], 6000), MIXED)
-        check_stream(collect(b, len(MIXED)), MIXED, (INSIDE[4], 5000), "outwards")
+        there_and_back(bed, 4, MIXED)
         c = bed.counters()
         need(c["datagrams_in"] == len(MIXED) and c["plain_out"] == c["caravans_out"] == 0, f"{c}")
 
@@ -68,12 +68,7 @@ def every_size(args):
     sizes = list(range(0, 1600, 13)) + list(range(1600, 8901, 100)) + [8900, 0, 8900]
     with Bed(args, mtu=9000) as bed:
         for version in (4, 6):
-            a = bed.udp(bed.inside, version, INSIDE[version], 5000)
-            b = bed.udp(bed.outside, version, FAR[version], 6000)
-            send_burst(b, (INSIDE[version], 5000), sizes)
-            check_stream(collect(a, len(sizes)), sizes, (FAR[version], 6000), f"IPv{version} inwards")
-            send_burst(a, (FAR[version], 6000), sizes)
-            check_stream(collect(b, len(sizes)), sizes, (INSIDE[version], 5000), f"IPv{version} outwards")
+            there_and_back(bed, version, sizes)
 
 
 def batches(args):

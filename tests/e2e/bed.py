@@ -8,24 +8,12 @@ import subprocess
 from capture import Capture, bad_checksums, share_of_jumbos, stop_captures
 from lab.gateway import Gateway
 from lab.netns import Lab, LabError
+from lab.scenario import Failure, Skip, need  # noqa: F401
 from lab.softnic import SoftNic
 from lab.transfer import Transfer
 
 MB = 1_000_000
 TAG = "pxt"
-
-
-class Failure(Exception):
-    pass
-
-
-class Skip(Exception):
-    pass
-
-
-def need(condition, message):
-    if not condition:
-        raise Failure(message)
 
 
 class Bed:

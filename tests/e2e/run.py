@@ -4,9 +4,7 @@
 Exit code: 0 passed, 1 failed, 77 can't be run on this machine."""
 import argparse
 import os
-import signal
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
@@ -22,7 +20,7 @@ import paths  # noqa: E402
 import soak  # noqa: E402
 import softnic  # noqa: E402
 import workers  # noqa: E402
-from lab.netns import LabError, sweep  # noqa: E402
+from lab import scenario  # noqa: E402
 
 # Over whichever ports are asked for.
 SCENARIOS = {**live.SCENARIOS, **options.SCENARIOS, **faults.SCENARIOS, **paths.SCENARIOS,
@@ -33,7 +31,6 @@ ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS), **workers.SCENARIOS, **jumbo
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="print the names of all scenarios")
     parser.add_argument("--all", action="store_true", help="run all that go over any ports, each in turn")
     parser.add_argument("--pxgw", default="build/pxgw/pxgw")
     parser.add_argument("--wire", default="build/tests/e2e/e2e_wire")
@@ -45,22 +42,11 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=60, help="with soak: for how long; default 60")
     parser.add_argument("--seed", type=int, help="with soak: repeats what a run printed")
     parser.add_argument("--keep-dir", help="where to copy captures and logs if the scenario fails")
-    parser.add_argument("name", nargs="?")
-    return parser.parse_args()
+    return scenario.begin(parser, ALL, bed.TAG, no_name=lambda args: args.all)
 
 
 def run(name, args):
-    begin = time.monotonic()
-    try:
-        ALL[name](bed.options_from(args))
-    except bed.Skip as e:
-        print(f"skipped: {e}")
-        return 77
-    except (bed.Failure, LabError) as e:
-        print(f"FAILED: {e}")
-        return 1
-    print(f"passed in {time.monotonic() - begin:.1f} s")
-    return 0
+    return scenario.run(lambda: ALL[name](bed.options_from(args)))
 
 
 def run_all(args):
@@ -76,18 +62,6 @@ def run_all(args):
 
 def main():
     args = arguments()
-    if args.list:
-        print("\n".join(ALL))
-        return 0
-    if not args.all and args.name not in ALL:
-        print(f"no scenario named {args.name}; --list names them", file=sys.stderr)
-        return 2
-    if os.geteuid() != 0:
-        print("skipped: network namespaces need root")
-        return 77
-    # Ctrl-C and ctest's time limit end in the same clean-up as a failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    sweep(bed.TAG)
     return run_all(args) if args.all else run(args.name, args)
 
 

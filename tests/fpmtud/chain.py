@@ -8,20 +8,12 @@ import sys
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from capture import Capture, stop_captures  # noqa: E402
 from lab.netns import PYTHON, Lab  # noqa: E402
+from lab.scenario import Failure, need  # noqa: E402,F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TAG = "pxf"
 PORT = 7474
 WIDEST = 9000
-
-
-class Failure(Exception):
-    pass
-
-
-def need(condition, message):
-    if not condition:
-        raise Failure(message)
 
 
 class Chain:
