@@ -48,7 +48,7 @@ pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
 pxio::FlowHash make_flow_hash(const Config& c) {
   pxio::FlowHash hash;
   // The fragments of a probe and the unfragmented ones are counted together.
-  if (c.policy.probing.probe || !c.policy.probing.answer.empty()) hash.by_address[0] = c.policy.probing.port;
+  if (c.policy.probing.probe || !c.policy.probing.answer.empty()) hash.by_address = c.policy.probing.port;
   if (getrandom(&hash.secret, sizeof hash.secret, 0) != sizeof hash.secret)
     throw std::runtime_error("the system gives no random numbers");
   return hash;

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <stdexcept>
 
 #include "pxio/dp/pkt.h"
@@ -37,28 +35,17 @@ void FanoutPort::Event::wake() noexcept {
   [[maybe_unused]] const ssize_t r = write(fd.get(), &one, sizeof one);
 }
 
-void FanoutPort::FreeRing::operator()(rte_ring* r) const noexcept {
-  void* p;
-  while (rte_ring_sc_dequeue(r, &p) == 0) PktPtr(static_cast<rte_mbuf*>(p)).reset();
-  std::free(r);
-}
-
-FanoutPort::Ring FanoutPort::make_ring() {
-  const auto bytes = static_cast<size_t>(rte_ring_get_memsize(kSlots));
-  auto* r = static_cast<rte_ring*>(std::aligned_alloc(RTE_CACHE_LINE_SIZE, (bytes + 127) / 64 * 64));
-  if (r == nullptr) throw std::bad_alloc();
-  rte_ring_init(r, "fanout", kSlots, RING_F_SP_ENQ | RING_F_SC_DEQ);
-  return Ring(r);
-}
-
 FanoutPort::FanoutPort(std::unique_ptr<Port> port, uint16_t workers, const FlowHash& hash)
     : port_(std::move(port)), n_(workers), hash_(hash) {
   for (uint16_t i = 0; i < n_; ++i) lanes_.push_back(std::make_unique<Lane>());
 }
 
 FanoutPort::~FanoutPort() {
-  for (const auto& lane : lanes_)
+  for (const auto& lane : lanes_) {
     for (uint16_t i = 0; i < lane->pending_n; ++i) PktPtr(lane->pending[i]).reset();
+    for (auto* ring : {&lane->in, &lane->out})
+      for (rte_mbuf* m; ring->take(m);) PktPtr(m).reset();
+  }
 }
 
 bool FanoutPort::pump() noexcept {
@@ -87,9 +74,8 @@ bool FanoutPort::receive(uint16_t queue) noexcept {
   for (const auto& lane : lanes_) {
     const uint16_t m = std::exchange(lane->sorted_n, uint16_t{0});
     if (m == 0) continue;
-    const unsigned taken =
-        rte_ring_sp_enqueue_burst(lane->in.get(), reinterpret_cast<void**>(lane->sorted.data()), m, nullptr);
-    for (unsigned i = taken; i < m; ++i) PktPtr(lane->sorted[i]).reset();
+    const uint32_t taken = lane->in.put_burst(lane->sorted.data(), m);
+    for (uint32_t i = taken; i < m; ++i) PktPtr(lane->sorted[i]).reset();
     lost += m - taken;
     lane->event.wake();
   }
@@ -100,8 +86,7 @@ bool FanoutPort::receive(uint16_t queue) noexcept {
 // What the port doesn't take waits here, and behind it in the ring.
 bool FanoutPort::send(Lane& lane) noexcept {
   if (lane.pending_n == 0) {
-    lane.pending_n = static_cast<uint16_t>(rte_ring_sc_dequeue_burst(
-        lane.out.get(), reinterpret_cast<void**>(lane.pending.data()), kBurst, nullptr));
+    lane.pending_n = static_cast<uint16_t>(lane.out.take_burst(lane.pending.data(), kBurst));
     if (lane.pending_n == 0) return false;
   }
   const uint16_t taken = port_->tx_burst(0, lane.pending.data(), lane.pending_n);
@@ -137,13 +122,11 @@ void FanoutPort::disarm_pump() noexcept {
 }
 
 uint16_t FanoutPort::rx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept {
-  return static_cast<uint16_t>(
-      rte_ring_sc_dequeue_burst(lanes_[queue]->in.get(), reinterpret_cast<void**>(pkts), n, nullptr));
+  return static_cast<uint16_t>(lanes_[queue]->in.take_burst(pkts, n));
 }
 
 uint16_t FanoutPort::tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept {
-  const unsigned taken =
-      rte_ring_sp_enqueue_burst(lanes_[queue]->out.get(), reinterpret_cast<void**>(pkts), n, nullptr);
+  const uint32_t taken = lanes_[queue]->out.put_burst(pkts, n);
   pump_event_.wake();
   return static_cast<uint16_t>(taken);
 }

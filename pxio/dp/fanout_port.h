@@ -4,8 +4,6 @@
 // workers put into theirs. To a worker it looks like a port with a queue of its own. Per flow and direction
 // the order is kept: one ring each way.
 #pragma once
-#include <rte_ring.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -16,6 +14,7 @@
 #include "pxio/dp/fd.h"
 #include "pxio/dp/flow_hash.h"
 #include "pxio/dp/port.h"
+#include "pxio/dp/spsc_ring.h"
 #include "pxio/dp/units.h"
 
 namespace pxio {
@@ -71,14 +70,8 @@ class FanoutPort final : public Port {
     Fd fd;
     std::atomic<bool> asleep{false};
   };
-  struct FreeRing {
-    void operator()(rte_ring* r) const noexcept;
-  };
-  using Ring = std::unique_ptr<rte_ring, FreeRing>;
-  static Ring make_ring();
-
   struct alignas(64) Lane {  // of one worker
-    Ring in = make_ring(), out = make_ring();
+    SpscRing<rte_mbuf*> in{kSlots}, out{kSlots};
     Event event;
     // The fan-out thread's: taken from `out`, but not yet by the port.
     std::array<rte_mbuf*, kBurst> pending;

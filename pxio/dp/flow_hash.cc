@@ -60,7 +60,7 @@ bool plain_hash(const FlowHash& h, const rte_mbuf& m, uint32_t& hash) noexcept {
   } else {
     return false;
   }
-  if (proto != kProtoTcp && (proto != kProtoUdp || h.by_address[0] != 0)) return false;
+  if (proto != kProtoTcp && (proto != kProtoUdp || h.by_address != 0)) return false;
   hash = hash_at(h.secret, ip, version, ports);
   return true;
 }
@@ -77,9 +77,8 @@ uint32_t FlowHash::operator()(rte_mbuf& m) const noexcept {
   if (v.has_flow()) return hash_at(secret, ip, v.version, p + l4);
   if (v.kind == Kind::kUdp && l4 + sizeof(UdpHeader) <= m.data_len) {
     const uint16_t src = load<be16>(p + l4).host(), dst = load<be16>(p + l4 + 2).host();
-    for (const uint16_t port : by_address)
-      if (port != 0 && (src == port || dst == port)) return hash_at(secret, ip, v.version, nullptr);
-    return hash_at(secret, ip, v.version, p + l4);
+    const bool alone = by_address != 0 && (src == by_address || dst == by_address);
+    return hash_at(secret, ip, v.version, alone ? nullptr : p + l4);
   }
   // An error is for whoever has the flow that it quotes.
   const uint32_t quote = l4 + kQuoteAt;

@@ -4,16 +4,15 @@
 #pragma once
 #include <rte_mbuf.h>
 
-#include <array>
 #include <cstdint>
 
 namespace pxio {
 
 struct FlowHash {
   uint64_t secret = 0;  // so that strangers can't choose whose flows share a worker
-  // UDP ports (host byte order) whose datagrams go by their addresses alone, so that they meet the
-  // fragments between these; 0: unused.
-  std::array<uint16_t, 2> by_address{};
+  // UDP port (host byte order) whose datagrams go by their addresses alone, so that they meet the
+  // fragments between these; 0: none.
+  uint16_t by_address = 0;
 
   // Fragments bear no ports, so they, and every protocol without ports, go by addresses. What isn't IP
   // hashes to 0. VLAN tags don't count: they may differ by direction.

@@ -35,6 +35,14 @@ class SpscRing {
   bool take(T& v) noexcept {
     return rte_ring_sc_dequeue_bulk_elem(ring_.get(), &v, sizeof(T), 1, nullptr) == 1;
   }
+  // The first of n; returns how many.
+  uint32_t put_burst(const T* v, uint32_t n) noexcept {
+    return rte_ring_sp_enqueue_burst_elem(ring_.get(), v, sizeof(T), n, nullptr);
+  }
+  // Up to n; returns how many.
+  uint32_t take_burst(T* v, uint32_t n) noexcept {
+    return rte_ring_sc_dequeue_burst_elem(ring_.get(), v, sizeof(T), n, nullptr);
+  }
   // Two loads of lines that stay in the cache while nothing is put.
   bool empty() const noexcept {
     return __atomic_load_n(&ring_->prod.tail, __ATOMIC_RELAXED) == __atomic_load_n(&ring_->cons.tail, __ATOMIC_RELAXED);

@@ -20,7 +20,6 @@ class FeedPort : public CollectPort {
     }
     return got;
   }
-  int wait_fd(uint16_t) const noexcept override { return -1; }
   std::deque<Frame> feed;
 };
 

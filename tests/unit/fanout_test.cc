@@ -78,7 +78,7 @@ TEST_CASE("Order: fragments, and datagrams of the ports named, go by addresses a
   NoLeak guard;
   Lower lower;
   lower.df = false;
-  const pxio::FlowHash hash{.secret = 7, .by_address = {7474, 0}};
+  const pxio::FlowHash hash{.secret = 7, .by_address = 7474};
   const Frame probe = udp(lower, 40000, 7474, 100), report = udp(lower, 7474, 40001, 100);
   const Frame other = udp(lower, 40000, 7475, 100);
   lower.mf = true;
