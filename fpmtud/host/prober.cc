@@ -2,13 +2,12 @@
 #include "fpmtud/host/prober.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "fpmtud/host/clock.h"
+#include "fpmtud/host/nonce.h"
 #include "fpmtud/host/prober_detail.h"
 
 namespace fpmtud {
@@ -24,12 +23,6 @@ bool smaller(const PathMtu& a, const PathMtu& b) {
 }
 
 }  // namespace
-
-Nonce random_nonce() {
-  Nonce n;
-  if (getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) std::abort();
-  return n;
-}
 
 size_t Prober::NonceHash::operator()(const Nonce& n) const {
   size_t h;  // random as it is

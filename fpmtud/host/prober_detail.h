@@ -31,6 +31,4 @@ struct Prober::Job {
   std::unique_ptr<boost::asio::steady_timer> pause;
 };
 
-Nonce random_nonce();
-
 }  // namespace fpmtud

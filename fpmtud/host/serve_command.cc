@@ -12,7 +12,7 @@
 
 #include "fpmtud/host/commands.h"
 #include "fpmtud/host/key_file.h"
-#include "fpmtud/host/prober_detail.h"
+#include "fpmtud/host/nonce.h"
 #include "fpmtud/host/server.h"
 
 namespace fpmtud {

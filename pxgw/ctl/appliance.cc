@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <rte_eal.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -11,6 +10,7 @@
 
 #include "fpmtud/host/key_file.h"
 #include "pxgw/ctl/log.h"
+#include "pxgw/ctl/random.h"
 #include "pxgw/dp/probe_stage.h"
 #include "pxio/ctl/ethdev_setup.h"
 #include "pxio/dp/kernel_port.h"
@@ -46,11 +46,9 @@ pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
 }
 
 pxio::FlowHash make_flow_hash(const Config& c) {
-  pxio::FlowHash hash;
+  pxio::FlowHash hash{.secret = random_value<uint64_t>()};
   // The fragments of a probe and the unfragmented ones are counted together.
   if (c.policy.probing.probe || !c.policy.probing.answer.empty()) hash.by_address = c.policy.probing.port;
-  if (getrandom(&hash.secret, sizeof hash.secret, 0) != sizeof hash.secret)
-    throw std::runtime_error("the system gives no random numbers");
   return hash;
 }
 

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The Appliance's share in caravans: who takes them.
 #include <arpa/inet.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <stdexcept>
 
 #include "pxgw/ctl/appliance.h"
+#include "pxgw/ctl/clock.h"
 #include "pxgw/ctl/log.h"
+#include "pxgw/ctl/random.h"
 
 namespace pxgw {
 namespace {
-
-pxio::Nanos clock_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 caravan::Address address_of(const Prefix& p) {
   caravan::Address a{p.version == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6, {}};
@@ -23,10 +22,8 @@ caravan::Address address_of(const Prefix& p) {
 }  // namespace
 
 void Appliance::make_caravan_hosts() {
-  uint64_t random[3];
-  if (getrandom(random, sizeof random, 0) != sizeof random) throw std::runtime_error("the system gives no random numbers");
-  caravan_hosts_ = std::make_unique<CaravanHosts>(config_.caravan.max_hosts, caravan::Secret{random[0], random[1]},
-                                                  random[2] | 1);
+  caravan_hosts_ = std::make_unique<CaravanHosts>(config_.caravan.max_hosts, random_value<caravan::Secret>(),
+                                                  random_value<uint64_t>() | 1);
   set_caravan_hosts(config_);
 }
 

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "pxgw/ctl/appliance.h"
+#include "pxgw/ctl/clock.h"
 
 namespace pxgw {
 
@@ -16,8 +17,6 @@ namespace {
 // While probes are under way, their reports are looked for as often as round trips within a site take.
 constexpr Nanos kBusy = 1ms, kIdle = 20ms, kNotProbing = 200ms;
 constexpr uint32_t kMostReports = 1024;  // of a worker at a time
-
-Nanos clock_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace
 

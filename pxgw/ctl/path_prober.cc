@@ -3,13 +3,12 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
+#include "fpmtud/host/nonce.h"
 #include "pxgw/dp/udp_packet.h"
 
 namespace pxgw {
@@ -27,12 +26,6 @@ constexpr Nanos kJustKnown = 1s;
 
 fpmtud::Family family(const PathKey& k) {
   return k.version == 4 ? fpmtud::Family::kIpv4 : fpmtud::Family::kIpv6;
-}
-
-fpmtud::Nonce fresh_nonce() {
-  fpmtud::Nonce n;
-  if (getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) std::abort();
-  return n;
 }
 
 double seconds(Nanos t) { return std::chrono::duration<double>(t).count(); }
@@ -147,7 +140,7 @@ void PathProber::begin(const Key& key, Nanos now) {
   d.since = now;
   ++d.probes;
   fpmtud::SessionConfig config{.family = family(key.second), .top = options_.top[key.first], .prove = true};
-  Flight f{.key = key, .session = fpmtud::Session(config, now), .nonce = fresh_nonce(), .from = d.from};
+  Flight f{.key = key, .session = fpmtud::Session(config, now), .nonce = fpmtud::random_nonce(), .from = d.from};
   // Of the range that hosts take for themselves; the nonce tells answers apart from those to a host.
   f.from_port = static_cast<uint16_t>(32768 + random_() % 28232);
   flights_.push_back(std::move(f));

@@ -15,6 +15,8 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "pxgw/ctl/clock.h"
+
 namespace pxgw {
 namespace {
 
@@ -23,8 +25,6 @@ constexpr int kEmptyPollsBeforeSleep = 300;
 constexpr pxio::Nanos kLongestSleep = std::chrono::milliseconds(100);
 // Where a port has no interrupt, and so none that wakes.
 constexpr pxio::Nanos kNap = std::chrono::microseconds(50);
-
-pxio::Nanos clock_now() noexcept { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 void pin(const PollThreadOptions& o) {
   cpu_set_t set = o.cpus;
@@ -46,7 +46,7 @@ PollThread::PollThread(pxio::Polled& polled, PollThreadOptions options)
     : polled_(polled),
       options_(std::move(options)),
       event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (event_fd_ < 0)
+  if (event_fd_.get() < 0)
     throw std::runtime_error("no file descriptor is left for a thread; raise `ulimit -n`");
   for (const int fd : polled_.wait_fds()) {
     if (fd >= 0) {
@@ -55,7 +55,7 @@ PollThread::PollThread(pxio::Polled& polled, PollThreadOptions options)
       all_wait_ = false;
     }
   }
-  fds_.push_back({event_fd_, POLLIN, 0});
+  fds_.push_back({event_fd_.get(), POLLIN, 0});
   std::promise<void> started;
   std::future<void> result = started.get_future();
   // Signals are the main thread's.
@@ -68,19 +68,15 @@ PollThread::PollThread(pxio::Polled& polled, PollThreadOptions options)
     result.get();
   } catch (...) {
     thread_.join();
-    close(event_fd_);
     throw;
   }
 }
 
-PollThread::~PollThread() {
-  stop();
-  close(event_fd_);
-}
+PollThread::~PollThread() { stop(); }
 
 void PollThread::wake() noexcept {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(event_fd_, &one, sizeof one);  // full: awake already
+  [[maybe_unused]] const ssize_t n = write(event_fd_.get(), &one, sizeof one);  // full: awake already
 }
 
 void PollThread::stop() {
@@ -133,7 +129,7 @@ void PollThread::sleep() noexcept {
     const timespec t = {.tv_sec = 0, .tv_nsec = wait.count()};
     ppoll(fds_.data(), fds_.size(), &t, nullptr);
     uint64_t count;
-    [[maybe_unused]] const ssize_t r = read(event_fd_, &count, sizeof count);
+    [[maybe_unused]] const ssize_t r = read(event_fd_.get(), &count, sizeof count);
   }
   polled_.after_sleep(clock_now());
 }

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "pxio/dp/fd.h"
 #include "pxio/dp/polled.h"
 
 namespace pxgw {
@@ -42,7 +43,7 @@ class PollThread {
 
   pxio::Polled& polled_;
   const PollThreadOptions options_;
-  int event_fd_;
+  pxio::Fd event_fd_;
   std::vector<pollfd> fds_;  // to sleep on, ours among them
   bool all_wait_ = true;   // for all that can come there is a descriptor
   std::atomic<bool> stop_{false};
