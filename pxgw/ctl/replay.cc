@@ -193,13 +193,8 @@ void Replay::pass_by() {
   empty();
   meta(*next_).burst = burst_;
   const pxio::PacketView v = pxio::parse(*next_, in_.link());
-  const uint8_t* addr = pxio::data(*next_) + v.l2_len + (v.version == 4 ? 12 : 8);
-  const unsigned len = v.version == 4 ? 4 : 16;
-  const auto inside = [&](const uint8_t* a) {
-    return std::any_of(policy_.include.begin(), policy_.include.end(),
-                       [&](const Prefix& p) { return p.version == v.version && p.contains(a); });
-  };
-  const bool outbound = inside(addr) && !inside(addr + len);
+  const bool outbound = listed(policy_.include, pxio::ip_src(*next_, v.l2_len, v.version), v.version) &&
+                        !listed(policy_.include, pxio::ip_dst(*next_, v.l2_len, v.version), v.version);
   const uint64_t bytes = next_->pkt_len;
   Counters& c = passed_by_;
   ++(outbound ? c.out_pkts : c.in_pkts);

@@ -84,12 +84,9 @@ bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
 }
 
 bool CaravanStage::from_inside_host(const rte_mbuf& m, const PacketView& v) const noexcept {
-  const uint8_t* src = data(m) + v.l2_len + (v.version == 4 ? 12 : 8);
-  const auto listed = [&](const std::vector<Prefix>& list) {
-    return std::any_of(list.begin(), list.end(),
-                       [&](const Prefix& p) { return p.version == v.version && p.contains(src); });
-  };
-  return !listed(policy_->exclude) && (policy_->include.empty() || listed(policy_->include));
+  const uint8_t* src = pxio::ip_src(m, v.l2_len, v.version);
+  return !listed(policy_->exclude, src, v.version) &&
+         (policy_->include.empty() || listed(policy_->include, src, v.version));
 }
 
 bool CaravanStage::outbound(const Packet& p, Nanos now) noexcept {
@@ -112,23 +109,25 @@ bool CaravanStage::outbound(const Packet& p, Nanos now) noexcept {
     }
   }
   // What came out of a caravan before it may still wait.
-  const uint8_t* ip = data(*p.pkt) + v.l2_len;
-  const uint64_t pair = caravan::hash_of(caravan::pair_of(ip, v.version == 6), hosts_.secret[0]);
+  if (spacer_.held() == 0) return false;
+  const uint64_t pair = pair_hash(*p.pkt, v);
   if (!spacer_.holds(pair, now)) return false;
-  if (PktPtr fits = outlet_.fit(PktPtr(p.pkt), v, Direction::kOutbound)) spacer_.push(std::move(fits), pair, now);
+  if (PktPtr fits = outlet_.fit(PktPtr(p.pkt), v.l2_len, Direction::kOutbound))
+    spacer_.push(std::move(fits), pair, now);
   return true;
 }
 
+uint64_t CaravanStage::pair_hash(const rte_mbuf& m, const PacketView& v) const noexcept {
+  return caravan::hash_of(caravan::pair_of(data(m) + v.l2_len, v.version == 6), hosts_.secret[0]);
+}
+
 void CaravanStage::take_apart(PktPtr pkt, const PacketView& v, Nanos now) noexcept {
-  const uint8_t* ip = data(*pkt) + v.l2_len;
-  const uint64_t pair = caravan::hash_of(caravan::pair_of(ip, v.version == 6), hosts_.secret[0]);
+  const uint64_t pair = pair_hash(*pkt, v);
   caravan::Unbundler::Out out;
   const uint16_t n = unbundler_.take(std::move(pkt), v, out);
-  for (uint16_t i = 0; i < n; ++i) {
-    const PacketView each = pxio::parse(*out[i], policy_->link);
-    if (PktPtr fits = outlet_.fit(std::move(out[i]), each, Direction::kOutbound))
+  for (uint16_t i = 0; i < n; ++i)
+    if (PktPtr fits = outlet_.fit(std::move(out[i]), v.l2_len, Direction::kOutbound))
       spacer_.push(std::move(fits), pair, now);
-  }
 }
 
 void CaravanStage::flush_expired(Nanos now) noexcept {

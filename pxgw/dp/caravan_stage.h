@@ -41,6 +41,7 @@ class CaravanStage final : public Stage {
   bool inbound(const Packet& p, pxio::Nanos now) noexcept;
   bool outbound(const Packet& p, pxio::Nanos now) noexcept;
   void take_apart(pxio::PktPtr pkt, const pxio::PacketView& v, pxio::Nanos now) noexcept;
+  uint64_t pair_hash(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
   bool from_inside_host(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
 
   const Policy* policy_;

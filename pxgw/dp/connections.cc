@@ -19,12 +19,6 @@ constexpr uint16_t default_mss(unsigned version) { return version == 4 ? 536 : 1
 
 }  // namespace
 
-bool Translator::listed(const std::vector<Prefix>& list, const uint8_t* addr, uint8_t version) const noexcept {
-  for (const Prefix& p : list)
-    if (p.version == version && p.contains(addr)) return true;
-  return false;
-}
-
 PathKey Translator::inside_of(const FlowKey& k) noexcept {
   if (k.version == 4) return {.addr = {k.addr[0] & 0xffffffff, 0}, .version = 4};
   return {.addr = {k.addr[0], k.addr[1]}, .version = 6};
@@ -40,9 +34,8 @@ bool Translator::translates(const FlowKey& key) const noexcept {
   if (policy_->exclude.empty() && policy_->include.empty()) return true;
   const PathKey in = inside_of(key), out = outside_of(key);
   const uint8_t *a = in.bytes(), *b = out.bytes();
-  const auto version = static_cast<uint8_t>(key.version);
-  if (listed(policy_->exclude, a, version) || listed(policy_->exclude, b, version)) return false;
-  return policy_->include.empty() || listed(policy_->include, a, version);
+  if (listed(policy_->exclude, a, key.version) || listed(policy_->exclude, b, key.version)) return false;
+  return policy_->include.empty() || listed(policy_->include, a, key.version);
 }
 
 void Translator::set_merge_cap(Flow& f, uint32_t cap) const noexcept {

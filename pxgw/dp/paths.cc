@@ -34,11 +34,6 @@ Nanos silent_for(const Flow& f, Nanos now) {
 // How long a destination that an operator asked for is looked out for: the sweep over all flows takes 16 s.
 constexpr Ticks kWatchFor = to_ticks(std::chrono::seconds(20));
 
-PathKey destination(const rte_mbuf& m, const PacketView& v) {
-  const size_t at = v.version == 4 ? offsetof(Ipv4Header, dst) : offsetof(Ipv6Header, dst);
-  return PathKey::of(v.version, data(m) + v.l2_len + at);
-}
-
 }  // namespace
 
 // The largest size at which a packet leaves in one piece, if it can't be split.
@@ -48,7 +43,7 @@ uint16_t Translator::whole_limit(const Item& it, const rte_mbuf& m) const noexce
   if (it.v.version == 0) return policy_->outside_mtu;
   if (it.v.ip_len <= assumed) return assumed;
   if (it.flow != nullptr) return std::max(assumed, path_limit(*it.flow));
-  const uint16_t known = pmtu_.find(destination(m, it.v), to_ticks(now_)).mtu;
+  const uint16_t known = pmtu_.find(PathKey::of(it.v.version, ip_dst(m, it.v.l2_len, it.v.version)), to_ticks(now_)).mtu;
   return std::max(assumed, std::min(known, policy_->outside_mtu));
 }
 

@@ -26,6 +26,12 @@ struct Prefix {
   bool operator==(const Prefix&) const = default;
 };
 
+// Whether an address, in network order, is in one of them.
+inline bool listed(const std::vector<Prefix>& list, const uint8_t* addr, uint32_t version) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const Prefix& p) { return p.version == version && p.contains(addr); });
+}
+
 // How the two directions are told apart.
 enum class Sides : uint8_t {
   kByPort,    // live: by the port a packet came in on

@@ -85,23 +85,19 @@ void ProbeStage::process(std::span<Packet> pkts, Nanos now) noexcept {
 std::optional<ProbeStage::Datagram> ProbeStage::read(const rte_mbuf& m, const PacketView& v) noexcept {
   if (v.l4_off() + sizeof(UdpHeader) > m.data_len) return {};
   const auto& udp = header_at<UdpHeader>(m, v.l4_off());
-  const uint8_t* ip = data(m) + v.l2_len;
-  const bool v4 = v.version == 4;
   Datagram d;
   if (udp.len.host() < sizeof(UdpHeader)) return {};
   d.payload = static_cast<uint16_t>(udp.len.host() - sizeof(UdpHeader));
   d.at = static_cast<uint32_t>(v.l4_off() + sizeof(UdpHeader));
-  d.ends.from = PathKey::of(v.version, ip + (v4 ? offsetof(Ipv4Header, src) : offsetof(Ipv6Header, src)));
-  d.ends.to = PathKey::of(v.version, ip + (v4 ? offsetof(Ipv4Header, dst) : offsetof(Ipv6Header, dst)));
+  d.ends.from = PathKey::of(v.version, ip_src(m, v.l2_len, v.version));
+  d.ends.to = PathKey::of(v.version, ip_dst(m, v.l2_len, v.version));
   d.ends.from_port = udp.src_port.host();
   d.ends.to_port = udp.dst_port.host();
   return d;
 }
 
 bool ProbeStage::answers_for(const PathKey& inside) const noexcept {
-  for (const Prefix& p : policy_->probing.answer)
-    if (p.version == inside.version && p.contains(inside.bytes())) return true;
-  return false;
+  return listed(policy_->probing.answer, inside.bytes(), inside.version);
 }
 
 bool ProbeStage::take_datagram(rte_mbuf& m, const PacketView& v, Nanos now) noexcept {

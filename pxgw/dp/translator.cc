@@ -18,15 +18,6 @@ namespace {
 // Flags of a segment that is never merged.
 constexpr uint16_t kAlone = kSyn | kRst | kUrg | kTcpReserved;
 
-const uint8_t* ip_src(const rte_mbuf& m, const PacketView& v) {
-  return data(m) + v.l2_len +
-         (v.version == 4 ? offsetof(Ipv4Header, src) : offsetof(Ipv6Header, src));
-}
-const uint8_t* ip_dst(const rte_mbuf& m, const PacketView& v) {
-  return data(m) + v.l2_len +
-         (v.version == 4 ? offsetof(Ipv4Header, dst) : offsetof(Ipv6Header, dst));
-}
-
 bool tcp_fragment(const rte_mbuf& m, const PacketView& v) {
   if (v.kind != Kind::kFragment) return false;
   if (v.version == 4) return v.proto == kProtoTcp;
@@ -166,11 +157,13 @@ void Translator::offer(PktPtr pkt, Item& it) noexcept {
   offered_items_[offered_n_++] = &it;
 }
 
-PktPtr Translator::fit(PktPtr pkt, const PacketView& v, Direction d) noexcept {
+PktPtr Translator::fit(PktPtr pkt, uint32_t l2_len, Direction d) noexcept {
+  // Most are no larger than every path takes, and needn't be parsed for that.
+  if (pkt->pkt_len <= l2_len + std::min(policy_->inside_mtu, policy_->assumed_path())) return pkt;
   Item it;
-  it.v = v;
+  it.v = parse(*pkt, policy_->link);
   it.dir = d;
-  if (const uint16_t mtu = whole_limit(it, *pkt); v.ip_len > mtu) too_big(std::move(pkt), it, mtu);
+  if (const uint16_t mtu = whole_limit(it, *pkt); it.v.ip_len > mtu) too_big(std::move(pkt), it, mtu);
   return pkt;
 }
 
@@ -223,8 +216,8 @@ void Translator::classify(Item& it, const rte_mbuf& m, Direction port_dir) noexc
   if (policy_->sides == Sides::kByPrefix) {
     it.crosses = false;
     if (v.version != 0) {
-      const bool from = listed(policy_->include, ip_src(m, v), v.version);
-      const bool to = listed(policy_->include, ip_dst(m, v), v.version);
+      const bool from = listed(policy_->include, ip_src(m, v.l2_len, v.version), v.version);
+      const bool to = listed(policy_->include, ip_dst(m, v.l2_len, v.version), v.version);
       it.crosses = from != to;
       it.dir = from ? Direction::kOutbound : Direction::kInbound;
     }

@@ -34,7 +34,8 @@ class Translator {
   }
   // For stages that send what must keep its order to other packets. The packet, if its way takes it whole;
   // else nothing: it has left in fragments, or its sender was told.
-  pxio::PktPtr fit(pxio::PktPtr pkt, const pxio::PacketView& v, pxio::Direction d) noexcept;
+  // `l2_len`: bytes before IP.
+  pxio::PktPtr fit(pxio::PktPtr pkt, uint32_t l2_len, pxio::Direction d) noexcept;
   // What no stage wants leaves as it came.
   void pass_on(pxio::PktPtr pkt, const pxio::PacketView& v, pxio::Direction d) noexcept;
   void flush_expired(pxio::Nanos now) noexcept;
@@ -131,7 +132,6 @@ class Translator {
   void take_too_big_from_outside(const TooBig& e, Flow& f) noexcept;
   void take_too_big_from_inside(const TooBig& e, Flow& f) noexcept;
 
-  bool listed(const std::vector<Prefix>& list, const uint8_t* addr, uint8_t version) const noexcept;
   bool translates(const pxio::FlowKey& key) const noexcept;
   static PathKey inside_of(const pxio::FlowKey& k) noexcept;
   static PathKey outside_of(const pxio::FlowKey& k) noexcept;

@@ -6,8 +6,11 @@
 #pragma once
 #include <rte_mbuf.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
+
+#include "pxio/dp/wire.h"
 
 namespace pxio {
 
@@ -45,6 +48,14 @@ inline uint8_t* data(const rte_mbuf& m) { return rte_pktmbuf_mtod(&m, uint8_t*);
 template <typename T>
 T& header_at(const rte_mbuf& m, size_t offset) {
   return *reinterpret_cast<T*>(data(m) + offset);
+}
+
+// Source and destination of the IP packet behind `l2_len` bytes, in network order.
+inline const uint8_t* ip_src(const rte_mbuf& m, uint32_t l2_len, uint32_t version) {
+  return data(m) + l2_len + (version == 4 ? offsetof(Ipv4Header, src) : offsetof(Ipv6Header, src));
+}
+inline const uint8_t* ip_dst(const rte_mbuf& m, uint32_t l2_len, uint32_t version) {
+  return data(m) + l2_len + (version == 4 ? offsetof(Ipv4Header, dst) : offsetof(Ipv6Header, dst));
 }
 
 // Makes the first `len` bytes (at most the packet's length) contiguous in the first segment, moving
