@@ -2,6 +2,7 @@
 #include "pxgw/dp/translator.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "pxgw/dp/ip_fragment.h"
 #include "pxio/dp/checksum.h"
@@ -64,32 +65,77 @@ Translator::Translator(const Policy& policy, const Capacity& capacity, Buffers b
   icmp_tokens_ = policy.icmp_per_second;
 }
 
-// The way of a full segment that carries on: what classify(), dispatch() and inbound() do for it, and
-// nothing else. False: it has to go that way.
-inline bool Translator::express(const PlainSegment& s, rte_mbuf& m, Taken& taken) noexcept {
-  Flow* f = s.flow;
-  if (f == nullptr || f->renewed || !f->jumbo || !f->seq_known || s.payload_len != f->full_payload ||
-      s.payload_len < kLeastFull || s.ip_len > f->merge_cap || f->merge_cap > policy_->inside_mtu)
-    return false;
-  const uint8_t* tcp = s.p + s.l2_len + s.l3_len;
-  if (load<be32>(tcp + 4).host() != f->next_seq) return false;
-  const uint32_t ack = load<be32>(tcp + 8).host();
-  const uint32_t frame = m.pkt_len;
-  if (!merger_.add_plain(*f, m, s, ack, now_, to_micros(now_))) return false;
-  // It may be gone by now: it isn't looked at any more.
-  ++taken.segs;
+inline bool Translator::carries_on(const Flow* f, const PlainFields& s) const noexcept {
+  return f != nullptr && !f->renewed && f->jumbo && f->seq_known && s.ip_len <= f->merge_cap &&
+         f->merge_cap <= policy_->inside_mtu && s.seq == f->next_seq;
+}
+
+// The flow may be gone from the merger by now: what was held isn't looked at any more.
+inline void Translator::took(Flow& f, const PlainFields& s, uint32_t frame, Taken& taken) noexcept {
+  ++taken.pkts;
   taken.bytes += frame;
-  taken.bulk += s.payload_len >= kBulkPayload;
   if (s.ip_len != taken.ip_len) [[unlikely]] {
     note_sizes(taken);
     taken.ip_len = s.ip_len;
   }
   ++taken.same_len;
-  f->last_seen = to_ticks(now_);
-  f->fins &= static_cast<uint8_t>(~Flow::kReset);
-  f->old_run = 0;
-  note_ack(*f, ack);
+  f.last_seen = to_ticks(now_);
+  f.fins &= static_cast<uint8_t>(~Flow::kReset);
+  f.old_run = 0;
+  note_ack(f, s.ack);
+}
+
+// The way of a full segment that carries on: what classify(), dispatch() and inbound() do for it, and
+// nothing else. False: it has to go that way.
+template <bool kV6, bool kStamps>
+[[gnu::always_inline]] inline bool Translator::express(Flow* f, rte_mbuf& m, const uint8_t* p, uint8_t l2_len,
+                                                       const PlainFields& s, Taken& taken) noexcept {
+  if (!carries_on(f, s) || s.payload_len != f->full_payload || s.payload_len < kLeastFull) return false;
+  const uint32_t frame = m.pkt_len;
+  if (!merger_.add_plain<kV6, kStamps>(*f, m, p, l2_len, s, now_, to_micros(now_))) return false;
+  ++taken.segs;
+  taken.bulk += s.payload_len >= kBulkPayload;
+  took(*f, s, frame, taken);
   return true;
+}
+
+[[gnu::always_inline]] inline PlainFields Translator::lane_fields(uint16_t i) const noexcept {
+  const PlainLanes& l = lanes_;
+  return {.same = l.same_l3[i] | uint64_t{l.same_l4[i]} << 32,
+          .seq = l.seq[i],
+          .ack = l.ack[i],
+          .tsval = l.tsval[i],
+          .tsecr = l.tsecr[i],
+          .sum = l.sum[i],
+          .window = static_cast<uint16_t>(l.window_flags[i]),
+          .ip_len = static_cast<uint16_t>(l.ip_len[i]),
+          .payload_len = static_cast<uint16_t>(l.ip_len[i] - kIpv4HeaderLen - 32),
+          .push = (l.window_flags[i] >> 16 & kPsh) != 0};
+}
+
+// What the port has merged as far as it may grow, and carries on.
+inline bool Translator::express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept {
+  Flow* f = plain_flows_[i];
+  const PlainFields s = lane_fields(i);
+  const uint16_t segment = m.tso_segsz;
+  if (!carries_on(f, s) || segment != f->full_payload || segment < kLeastFull || s.payload_len < segment ||
+      !merger_.add_whole(*f, s, segment, to_micros(now_)))
+    return false;
+  took(*f, s, m.pkt_len, taken);
+  f->last_heard = static_cast<uint8_t>(to_ticks(now_) / 16);
+  push(PktPtr(&m), Direction::kInbound);
+  return true;
+}
+
+[[gnu::noinline]] bool Translator::express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept {
+  const PlainSegment& s = plain_[i];
+  const auto as = [&]<bool kV6, bool kStamps>() {
+    return express<kV6, kStamps>(plain_flows_[i], m, s.p, s.l2_len, fields_of<kV6, kStamps>(s), taken);
+  };
+  const bool stamps = s.l4_len != kTcpHeaderLen;
+  if (s.l3_len == kIpv4HeaderLen)
+    return stamps ? as.template operator()<false, true>() : as.template operator()<false, false>();
+  return stamps ? as.template operator()<true, true>() : as.template operator()<true, false>();
 }
 
 void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
@@ -99,53 +145,78 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
   // Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
   // loads, since of more than some 20 prefetches at a time processors drop the rest.
   touch(pkts, n);
+  const InLanes lanes = merges && recognise_lanes_ != nullptr ? recognise_lanes_(pkts, n, lanes_) : InLanes{};
+  const auto is = [](uint32_t bits, unsigned i) { return (bits >> i & 1) != 0; };
+  const auto in_lane = [&](uint16_t i) { return is(lanes.plain | lanes.merged, i); };
+  const auto lane_key = [this](uint16_t i) {
+    const uint32_t ports = lanes_.ports[i];
+    FlowKey key;
+    key.addr[0] = lanes_.dst[i] | uint64_t{lanes_.src[i]} << 32;
+    key.ports = ports >> 16 | ports << 16;
+    key.version = 4;
+    return key;
+  };
+  uint32_t plain = lanes.plain | lanes.merged;
   for (uint16_t i = 0; i < n; ++i) {
-    PlainSegment& s = plain_[i];
     if (i < next.size()) {
       rte_prefetch0(next[i]);
       rte_prefetch0(&next[i]->next);
     }
-    s.plain = merges && recognise_inbound(*pkts[i], s);
-    if (s.plain) [[likely]] {
-      s.hash = flows_.hash(s.key);
-      flows_.prefetch(s.hash);
+    if (in_lane(i)) [[likely]] {
+      hashes_[i] = flows_.hash(lane_key(i));
+    } else if (merges && recognise_inbound(*pkts[i], plain_[i])) {
+      plain |= 1u << i;
+      hashes_[i] = flows_.hash(plain_[i].key);
     } else {
       examine(items_[i], *pkts[i], d);
+      continue;
     }
+    flows_.prefetch(hashes_[i]);
   }
   for (uint16_t i = 0; i < n; ++i) {
-    PlainSegment& s = plain_[i];
-    if (s.plain) [[likely]] {
-      s.flow = flows_.find(s.key, s.hash);
-      if (s.flow != nullptr) merger_.prefetch(*s.flow);
+    if (is(plain, i)) [[likely]] {
+      Flow* f = in_lane(i) ? flows_.find(lane_key(i), hashes_[i]) : flows_.find(plain_[i].key, hashes_[i]);
+      plain_flows_[i] = f;
+      if (f != nullptr) merger_.prefetch(*f);
     } else {
       look_up(items_[i]);
     }
   }
+  uint32_t opening = 0, closing = 0;  // packets under construction: how many begin, and a bit for each that ends
   for (uint16_t i = 0; i < n; ++i) {
-    if (!plain_[i].plain || plain_[i].flow == nullptr) continue;
+    const Flow* f = is(plain & ~lanes.merged, i) ? plain_flows_[i] : nullptr;
+    if (f == nullptr) continue;
     // The buffer that this one will be chained to: that of the packet before it, or one that is held.
-    if (i != 0 && plain_[i].flow == plain_[i - 1].flow) {
+    if (i != 0 && is(plain, i - 1u) && f == plain_flows_[i - 1]) {
       rte_prefetch0(&pkts[i - 1]->next);
-    } else {
-      merger_.prefetch_last(*plain_[i].flow);
+    } else if (f->hold == 0) {
+      ++opening;
+    } else if (merger_.prefetch_last(*f)) {
+      closing |= 1u << i;
     }
   }
+  merger_.prefetch_free(opening);
+  for (; closing != 0; closing &= closing - 1) merger_.prefetch_head(*plain_flows_[std::countr_zero(closing)]);
   Taken taken;
   for (uint16_t i = 0; i < n; ++i) {
     if (i < next.size()) {
       rte_prefetch0(data(*next[i]));
       rte_prefetch0(data(*next[i]) + 64);
     }
-    if (plain_[i].plain) [[likely]] {
-      if (express(plain_[i], *pkts[i], taken)) [[likely]] continue;
+    if (is(plain, i)) [[likely]] {
+      rte_mbuf& m = *pkts[i];
+      if (is(lanes.plain, i)) [[likely]] {
+        if (express<false, true>(plain_flows_[i], m, data(m), sizeof(EthernetHeader), lane_fields(i), taken)) continue;
+      } else if (is(lanes.merged, i) ? express_merged(i, m, taken) : express_other(i, m, taken)) {
+        continue;
+      }
       examine(items_[i], *pkts[i], d);
       look_up(items_[i]);
     }
     dispatch(items_[i], PktPtr(pkts[i]));
   }
   note_sizes(taken);
-  count_.in_pkts += taken.segs;
+  count_.in_pkts += taken.pkts;
   count_.in_bytes += taken.bytes;
   merger_.note_plain(taken.segs, taken.bulk);
   merger_.end_burst(now);

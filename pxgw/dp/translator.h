@@ -19,7 +19,7 @@
 #include "pxgw/dp/policy.h"
 #include "pxgw/dp/stage.h"
 #include "pxio/dp/merge.h"
-#include "pxio/dp/plain.h"
+#include "pxio/dp/plain_lanes.h"
 #include "pxio/dp/split.h"
 #include "pxio/dp/zeroed.h"
 
@@ -76,7 +76,7 @@ class Translator {
   void classify(Item& it, const rte_mbuf& m, Direction port_dir) noexcept;
   void look_up(Item& it) noexcept;
   struct Taken {  // of a burst, by express()
-    uint32_t segs = 0, bulk = 0;
+    uint32_t pkts = 0, segs = 0, bulk = 0;  // segs, bulk: what add_plain() took
     uint64_t bytes = 0;
     uint32_t ip_len = 0, same_len = 0;  // of the last ones, and how many there were of this length
   };
@@ -84,7 +84,14 @@ class Translator {
     count_.size_in[index(Direction::kInbound)][pxio::size_bin(taken.ip_len)] += taken.same_len;
     taken.same_len = 0;
   }
-  bool express(const pxio::PlainSegment& s, rte_mbuf& m, Taken& taken) noexcept;
+  bool carries_on(const Flow* f, const pxio::PlainFields& s) const noexcept;
+  void took(Flow& f, const pxio::PlainFields& s, uint32_t frame, Taken& taken) noexcept;
+  template <bool kV6, bool kStamps>
+  bool express(Flow* f, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const pxio::PlainFields& s,
+               Taken& taken) noexcept;
+  pxio::PlainFields lane_fields(uint16_t i) const noexcept;
+  bool express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
+  bool express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
   void note_end(Item& it) noexcept;
   void inbound(Item& it, PktPtr pkt) noexcept;
@@ -163,7 +170,11 @@ class Translator {
   pxio::Nanos icmp_refill_{0};
   uint32_t icmp_tokens_ = 0;
   std::array<Item, pxio::kBurst> items_;
-  std::array<pxio::PlainSegment, pxio::kBurst> plain_;
+  pxio::RecogniseLanes recognise_lanes_ = pxio::recognise_lanes();
+  pxio::PlainLanes lanes_;
+  std::array<pxio::PlainSegment, pxio::kBurst> plain_;  // those without a lane
+  std::array<uint64_t, pxio::kBurst> hashes_;           // of plain segments
+  std::array<Flow*, pxio::kBurst> plain_flows_;
   std::vector<std::unique_ptr<Stage>> stages_;
   std::array<Stage::Packet, pxio::kBurst> offered_;  // of this burst
   std::array<Item*, pxio::kBurst> offered_items_;

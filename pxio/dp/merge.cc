@@ -35,12 +35,10 @@ bool options_equal(const uint8_t* a, const uint8_t* b, unsigned len, unsigned ts
 Merger::Merger(FlowTable& flows, uint32_t slots, Limits limits, Sink sink, Counters& counters)
     : flows_(flows), sink_(sink), count_(counters),
       holds_(make_zeroed<Hold>(size_t{slots} + 1)), links_(make_zeroed<Link>(size_t{slots} + 1)),
+      free_(make_zeroed<uint32_t>(slots)),
       max_buffers_(slots * kBuffersPerSlot) {
   set_limits(limits);
-  for (uint32_t i = slots; i != 0; --i) {
-    links_[i].next = free_;
-    free_ = i;
-  }
+  for (uint32_t i = slots; i != 0; --i) free_[free_n_++] = i;
 }
 
 void Merger::set_limits(Limits limits) noexcept {
@@ -96,7 +94,7 @@ void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcep
 }
 
 bool Merger::start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noexcept {
-  if (free_ == 0 || held_buffers_ + pkt->nb_segs > max_buffers_ || pkt->nb_segs > UINT8_MAX) return false;
+  if (free_n_ == 0 || held_buffers_ + pkt->nb_segs > max_buffers_ || pkt->nb_segs > UINT8_MAX) return false;
   Hold& h = holds_[take_slot(flow, now)];
   const uint8_t* p = data(*pkt);
   const uint8_t* ip = p + v.l2_len;
@@ -230,8 +228,7 @@ void Merger::flush_slot(uint32_t slot, End why, Nanos now, uint8_t end_flags) no
   held_buffers_ -= h.buffers;
   PktPtr out(h.head);
   h.head = nullptr;
-  l.next = free_;
-  free_ = slot;
+  free_[free_n_++] = slot;
   sink_.tx->push(std::move(out));
 }
 

@@ -70,21 +70,28 @@ class Merger {
   // The same for the usual case, without a parsed view: a plain segment that carries on, of the flow's full
   // size, which is above the least that counts as full, within flow.merge_cap. False: it needs add();
   // nothing has changed. Defined in merge_plain.h.
-  // `ack` is the segment's, `now_us` is to_micros(now). The caller counts what went in, see note_plain().
-  bool add_plain(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
+  // `p` is the frame, `now_us` is to_micros(now). The caller counts what went in, see note_plain().
+  template <bool kV6, bool kStamps>
+  bool add_plain(Flow& flow, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const PlainFields& s, Nanos now,
                  uint32_t now_us) noexcept;
+  // The same for what the port has merged, where nothing is held and it leaves at once, being full or ended
+  // by PSH: `segment` is the payload of the segments that it consists of, the flow's full size. The caller
+  // has seen that it carries on and sends it. False: it needs add(); nothing has changed.
+  bool add_whole(Flow& flow, const PlainFields& s, uint32_t segment, uint32_t now_us) noexcept;
   // Of a burst: segments that add_plain() took, and those of them that are bulk.
   void note_plain(uint32_t segs, uint32_t bulk) noexcept {
     count_.merge_in_segs += segs;
     count_.merge_held_segs += segs;
     count_.merge_bulk_in += bulk;
   }
-  // Brings near what add_plain() will touch.
+  // Bring near, in this order, what add_plain() will touch. Each follows pointers that the one before it has
+  // brought near, so they are called for all of a burst in turn.
   void prefetch(const Flow& flow) const noexcept { rte_prefetch0(&holds_[flow.hold]); }
-  void prefetch_last(const Flow& flow) const noexcept {
-    const rte_mbuf* last = flow.hold != 0 ? holds_[flow.hold].last : nullptr;
-    if (last != nullptr) rte_prefetch0(&last->next);
-  }
+  // True: the packet held will be full, and prefetch_head() is worth its while.
+  bool prefetch_last(const Flow& flow) const noexcept;
+  void prefetch_head(const Flow& flow) const noexcept;
+  // Slots for `n` new packets.
+  void prefetch_free(uint32_t n) const noexcept;
   // What is held for the flow leaves, for the given reason.
   void flush(Flow& flow, End why, Nanos now) noexcept {
     if (flow.hold != 0) flush_slot(flow.hold, why, now);
@@ -121,7 +128,7 @@ class Merger {
     bool unsettled : 1;          // the head may have padding, and which buffer is its last isn't known
   };
   static_assert(sizeof(Hold) == 64);
-  struct Link {                  // order of age; slot 0 anchors the list; free slots use `next`
+  struct Link {                  // order of age; slot 0 anchors the list
     uint32_t prev, next;
     uint32_t flow;
     Nanos since;
@@ -130,14 +137,9 @@ class Merger {
   bool start(Flow& flow, PktPtr& pkt, const PacketView& v, Nanos now) noexcept;
   End mismatch(const Hold& h, const Flow& flow, const rte_mbuf& m, const PacketView& v) const noexcept;
   void join(Hold& h, PktPtr pkt, const PacketView& v) noexcept;
-  bool add_plain_other(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
-                       uint32_t now_us) noexcept;
   uint32_t take_slot(Flow& flow, Nanos now) noexcept;
   void after(Flow& flow, Hold& h, uint8_t end_flags, Nanos now) noexcept;
   void note_full(Flow& flow, uint32_t now_us) const noexcept;
-  template <bool kV6, bool kStamps>
-  bool add_plain_as(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
-                    uint32_t now_us) noexcept;
   void flush_slot(uint32_t slot, End why, Nanos now, uint8_t end_flags = 0) noexcept;
   static void finish_headers(Hold& h, uint8_t end_flags) noexcept;
 
@@ -149,7 +151,8 @@ class Merger {
   Counters& count_;
   ZeroedArray<Hold> holds_;
   ZeroedArray<Link> links_;
-  uint32_t free_ = 0;
+  ZeroedArray<uint32_t> free_;  // a stack of `free_n_` slots
+  uint32_t free_n_ = 0;
   uint32_t held_ = 0, held_buffers_ = 0;
   uint32_t max_buffers_;
   std::array<uint32_t, kBurst> fresh_;  // slots that grew in this burst and won't stay

@@ -40,6 +40,32 @@ inline uint8_t priorities_of(const uint8_t* p, unsigned l2_len) {
   return static_cast<uint8_t>(p[14] >> 4 | (l2_len == 22 ? p[18] & 0xf0 : 0));
 }
 
+inline bool Merger::prefetch_last(const Flow& flow) const noexcept {
+  if (flow.hold == 0) return false;
+  const Hold& h = holds_[flow.hold];
+  if (h.last != nullptr) rte_prefetch0(&h.last->next);
+  if (h.ip_len + 2u * flow.full_payload <= flow.merge_cap) return false;
+  rte_prefetch0(h.head);
+  rte_prefetch0(&links_[flow.hold]);
+  return true;
+}
+
+inline void Merger::prefetch_head(const Flow& flow) const noexcept {
+  const uint8_t* p = data(*holds_[flow.hold].head);
+  asm volatile("" : : "r"(p[0]));
+  rte_prefetch0(p + 64);
+  const Link& l = links_[flow.hold];
+  rte_prefetch0(&links_[l.prev]);
+  rte_prefetch0(&links_[l.next]);
+}
+
+inline void Merger::prefetch_free(uint32_t n) const noexcept {
+  for (uint32_t i = 1; i <= std::min(n, free_n_); ++i) {
+    rte_prefetch0(&holds_[free_[free_n_ - i]]);
+    rte_prefetch0(&links_[free_[free_n_ - i]]);
+  }
+}
+
 // The flow's next segment is a full one.
 inline void Merger::note_full(Flow& flow, uint32_t now_us) const noexcept {
   if (now_us - flow.last_in > hold_us_) {
@@ -68,9 +94,8 @@ inline void Merger::after(Flow& flow, Hold& h, uint8_t end_flags, Nanos now) noe
 
 // A slot for the flow, at the young end of the list. There is one.
 inline uint32_t Merger::take_slot(Flow& flow, Nanos now) noexcept {
-  const uint32_t slot = free_;
+  const uint32_t slot = free_[--free_n_];
   Link& l = links_[slot];
-  free_ = l.next;
   ++held_;
   l.flow = flows_.index_of(flow);
   l.since = now;
@@ -82,35 +107,48 @@ inline uint32_t Merger::take_slot(Flow& flow, Nanos now) noexcept {
   return slot;
 }
 
+// The fields of a segment that recognise_inbound() has taken.
 template <bool kV6, bool kStamps>
-[[gnu::always_inline]] inline bool Merger::add_plain_as(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
-                                 uint32_t now_us) noexcept {
+inline PlainFields fields_of(const PlainSegment& s) noexcept {
   constexpr uint32_t kL3 = kV6 ? kIpv6HeaderLen : kIpv4HeaderLen;
   constexpr uint32_t kL4 = kStamps ? 32 : kTcpHeaderLen;
   const uint8_t* ip = s.p + s.l2_len;
   const uint8_t* tcp = ip + kL3;
   const uint16_t flags = load<be16>(tcp + 12).host() & 0x0fff;
-  const uint64_t same = same_of(ip, kV6, flags, kL4, kStamps ? kUsualStamp : 0);
-  const uint32_t tsval = kStamps ? load<be32>(tcp + 24).host() : 0;
-  const uint32_t tsecr = kStamps ? load<be32>(tcp + 28).host() : 0;
-  const uint64_t macs_a = load<uint64_t>(s.p);
-  const uint32_t macs_b = load<uint32_t>(s.p + 8);
-  const uint8_t priorities = priorities_of(s.p, s.l2_len);
+  return {.same = same_of(ip, kV6, flags, kL4, kStamps ? kUsualStamp : 0),
+          .seq = load<be32>(tcp + 4).host(),
+          .ack = load<be32>(tcp + 8).host(),
+          .tsval = kStamps ? load<be32>(tcp + 24).host() : 0,
+          .tsecr = kStamps ? load<be32>(tcp + 28).host() : 0,
+          .sum = header_sum(ip, kV6, kL3, kL4, s.ip_len),
+          .window = load<be16>(tcp + 14).host(),
+          .ip_len = s.ip_len,
+          .payload_len = s.payload_len,
+          .push = (flags & kPsh) != 0};
+}
+
+template <bool kV6, bool kStamps>
+[[gnu::always_inline]] inline bool Merger::add_plain(Flow& flow, rte_mbuf& m, const uint8_t* p, uint8_t l2_len,
+                                                     const PlainFields& s, Nanos now, uint32_t now_us) noexcept {
+  constexpr uint32_t kL3 = kV6 ? kIpv6HeaderLen : kIpv4HeaderLen;
+  constexpr uint32_t kL4 = kStamps ? 32 : kTcpHeaderLen;
+  const uint64_t macs_a = load<uint64_t>(p);
+  const uint32_t macs_b = load<uint32_t>(p + 8);
+  const uint8_t priorities = priorities_of(p, l2_len);
   if (held_buffers_ >= max_buffers_) return false;
-  const uint32_t sum = header_sum(ip, kV6, kL3, kL4, s.ip_len);
   uint32_t slot = flow.hold;
   Hold* h = &holds_[slot];
   if (slot != 0) [[likely]] {
-    const uint64_t differs = (h->same ^ same) | (h->macs_a ^ macs_a) | (h->macs_b ^ macs_b) |
+    const uint64_t differs = (h->same ^ s.same) | (h->macs_a ^ macs_a) | (h->macs_b ^ macs_b) |
                              static_cast<uint64_t>(h->priorities ^ priorities);
-    const uint32_t back = (ack - h->ack) | (tsval - h->tsval) | (tsecr - h->tsecr);  // the highest bit tells
+    const uint32_t back = (s.ack - h->ack) | (s.tsval - h->tsval) | (s.tsecr - h->tsecr);  // the highest bit tells
     const uint32_t ip_len = uint32_t{h->ip_len} + s.payload_len;
     if (differs != 0 || static_cast<int32_t>(back) < 0 || ip_len > flow.merge_cap || h->buffers >= max_chain_ ||
         h->unsettled)
       return false;
     const unsigned before = h->ip_len - kL3 - kL4;
-    h->header_sums += before % 2 != 0 ? swap_odd(fold(sum)) : sum;
-    const auto headers = static_cast<uint16_t>(s.l2_len + kL3 + kL4);
+    h->header_sums += before % 2 != 0 ? swap_odd(fold(s.sum)) : s.sum;
+    const auto headers = static_cast<uint16_t>(l2_len + kL3 + kL4);
     m.data_off = static_cast<uint16_t>(m.data_off + headers);
     m.data_len = s.payload_len;
     h->last->next = &m;
@@ -120,18 +158,18 @@ template <bool kV6, bool kStamps>
     h->ip_len = static_cast<uint16_t>(ip_len);
     h->bulk_segs = static_cast<uint8_t>(h->bulk_segs + (s.payload_len >= kBulkPayload));
   } else {
-    if (free_ == 0) return false;
+    if (free_n_ == 0) return false;
     slot = take_slot(flow, now);
     h = &holds_[slot];
     h->head = h->last = &m;
-    h->same = same;
+    h->same = s.same;
     h->macs_a = macs_a;
     h->macs_b = macs_b;
-    h->header_sums = sum;
+    h->header_sums = s.sum;
     h->ip_len = s.ip_len;
     h->segs = h->buffers = 1;
     h->bulk_segs = s.payload_len >= kBulkPayload;
-    h->l2_len = s.l2_len;
+    h->l2_len = l2_len;
     h->l4_len = kL4;
     h->ts_off = kStamps ? kTimestampOffset : 0;
     h->priorities = priorities;
@@ -139,31 +177,36 @@ template <bool kV6, bool kStamps>
     h->unsettled = false;
   }
   ++held_buffers_;
-  h->ack = ack;
-  h->tsval = tsval;
-  h->tsecr = tsecr;
-  h->window = load<be16>(tcp + 14).host();
+  h->ack = s.ack;
+  h->tsval = s.tsval;
+  h->tsecr = s.tsecr;
+  h->window = s.window;
   flow.small_run = 0;
   note_full(flow, now_us);
   flow.last_in = now_us;
   flow.next_seq += s.payload_len;
   h->keep = flow.bulk >= kBulkThreshold && hold_us_ != 0;
-  after(flow, *h, static_cast<uint8_t>(flags & kPsh), now);
+  after(flow, *h, s.push ? kPsh : uint8_t{0}, now);
   return true;
 }
 
-[[gnu::noinline]] inline bool Merger::add_plain_other(Flow& flow, rte_mbuf& m, const PlainSegment& s,
-                                                      uint32_t ack, Nanos now, uint32_t now_us) noexcept {
-  if (s.l3_len == kIpv4HeaderLen) return add_plain_as<false, false>(flow, m, s, ack, now, now_us);
-  return s.l4_len != kTcpHeaderLen ? add_plain_as<true, true>(flow, m, s, ack, now, now_us)
-                                   : add_plain_as<true, false>(flow, m, s, ack, now, now_us);
-}
-
-inline bool Merger::add_plain(Flow& flow, rte_mbuf& m, const PlainSegment& s, uint32_t ack, Nanos now,
-                              uint32_t now_us) noexcept {
-  if (s.l3_len == kIpv4HeaderLen && s.l4_len != kTcpHeaderLen) [[likely]]
-    return add_plain_as<false, true>(flow, m, s, ack, now, now_us);
-  return add_plain_other(flow, m, s, ack, now, now_us);
+inline bool Merger::add_whole(Flow& flow, const PlainFields& s, uint32_t segment, uint32_t now_us) noexcept {
+  const bool full = uint32_t{s.ip_len} + segment > flow.merge_cap;
+  if (flow.hold != 0 || s.payload_len % segment != 0 || (!full && !s.push)) return false;
+  const uint32_t segs = s.payload_len / segment;
+  const uint32_t bulk = segment >= kBulkPayload ? segs : 0;
+  ++count_.merge_in_segs;
+  ++count_.merge_held_segs;
+  count_.merge_bulk_in += bulk;
+  if (full) count_.merge_bulk_full += bulk;
+  if (s.ip_len >= 8000) count_.merge_bulk_jumbo += bulk;
+  ++(s.push ? count_.merge_end_push : count_.merge_end_full);
+  ++(*sink_.hold_histogram)[0];
+  flow.small_run = 0;
+  note_full(flow, now_us);
+  flow.last_in = now_us;
+  flow.next_seq += s.payload_len;
+  return true;
 }
 
 }  // namespace pxio

@@ -20,14 +20,24 @@ namespace pxio {
 inline constexpr uint32_t kTimestampWord = 0x0a080101;
 inline constexpr uint8_t kTimestampOffset = 24;  // of TSval from the start of the TCP header
 
+// No buffer with less in it is looked at: room for two tags and the longest headers on IPv4.
+inline constexpr uint16_t kLeastPlain = 22 + 40 + 32;
+
 struct PlainSegment {
   const uint8_t* p;
   FlowKey key;      // of an inbound packet; only addr[0] is set on IPv4
-  uint64_t hash;
-  Flow* flow;
   uint16_t ip_len, payload_len;
   uint8_t l2_len, l3_len, l4_len;
-  bool plain;
+};
+
+// What is compared, summed and kept of a plain segment, in host order.
+struct PlainFields {
+  uint64_t same;  // see same_of()
+  uint32_t seq, ack, tsval, tsecr;
+  uint32_t sum;   // see header_sum()
+  uint16_t window;
+  uint16_t ip_len, payload_len;
+  bool push;
 };
 
 // Both halves of a word, as summands of a sum of 32-bit words.
@@ -49,10 +59,10 @@ inline uint32_t header_sum(const uint8_t* ip, bool v6, uint32_t l3_len, uint32_t
   return static_cast<uint32_t>((sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32));
 }
 
-// Fills `s` but for hash and flow. False: not plain.
+// Fills `s`. False: not plain.
 inline bool recognise_inbound(const rte_mbuf& m, PlainSegment& s) noexcept {
   constexpr uint64_t kNotPlain = RTE_MBUF_F_RX_LRO;
-  if (m.nb_segs != 1 || (m.ol_flags & kNotPlain) != 0 || m.data_len < 22 + 40 + 32) return false;
+  if (m.nb_segs != 1 || (m.ol_flags & kNotPlain) != 0 || m.data_len < kLeastPlain) return false;
   if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD) return false;
   const uint8_t* p = data(m);
   s.p = p;

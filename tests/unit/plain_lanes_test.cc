@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Recognising eight segments at a time says what recognising each by itself does.
+#include "pxio/dp/plain_lanes.h"
+
+#include <random>
+
+#include "pxio/dp/merge_plain.h"
+#include "tests/support/checks.h"
+#include "tests/support/eal.h"
+
+using namespace test;
+using pxio::PlainFields;
+using pxio::PlainSegment;
+
+namespace {
+
+// Mostly what belongs into a lane, else something close to it.
+Frame some_frame(std::mt19937& rnd) {
+  const auto any = [&rnd](uint32_t below) { return static_cast<uint32_t>(rnd() % below); };
+  Tcp t = any(8) == 0 ? tcp6() : tcp4();
+  t.sport = static_cast<uint16_t>(rnd());
+  t.dport = static_cast<uint16_t>(rnd());
+  t.seq(rnd()).ack(rnd()).window(static_cast<uint16_t>(rnd())).id(static_cast<uint16_t>(rnd()));
+  t.tos(static_cast<uint8_t>(rnd())).ttl(static_cast<uint8_t>(rnd())).df(any(4) != 0);
+  if (any(8) != 0) t.ts(rnd(), rnd());
+  if (any(16) == 0) t.vlan(static_cast<uint16_t>(any(4096)));
+  t.data(any(4) == 0 ? any(60) + 1 : 1000 + any(448));
+  constexpr std::array<uint16_t, 6> kFlags{PSH, ECE, CWR, AE, FIN, URG};
+  if (any(3) == 0) t.add_flags(kFlags[any(kFlags.size())]);
+  if (any(16) == 0) t.pad_to(1600);
+  if (any(16) == 0) t.cut({120});
+  Frame f = t.build();
+  constexpr std::array<uint64_t, 4> kVerdicts{RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN, RTE_MBUF_F_RX_L4_CKSUM_GOOD,
+                                              RTE_MBUF_F_RX_L4_CKSUM_NONE, RTE_MBUF_F_RX_L4_CKSUM_BAD};
+  f.ol_flags = any(4) == 0 ? kVerdicts[any(kVerdicts.size())] : 0;
+  if (any(8) == 0) {
+    f.ol_flags |= RTE_MBUF_F_RX_LRO;
+    f.segsz = static_cast<uint16_t>(any(1500));
+  }
+  if (any(4) == 0) f.bytes[any(70) % f.bytes.size()] ^= static_cast<uint8_t>(1u << any(8));
+  return f;
+}
+
+PlainFields lane(const pxio::PlainLanes& l, uint32_t i) {
+  return {.same = l.same_l3[i] | uint64_t{l.same_l4[i]} << 32, .seq = l.seq[i], .ack = l.ack[i],
+          .tsval = l.tsval[i], .tsecr = l.tsecr[i], .sum = l.sum[i],
+          .window = static_cast<uint16_t>(l.window_flags[i]), .ip_len = static_cast<uint16_t>(l.ip_len[i]),
+          .payload_len = static_cast<uint16_t>(l.ip_len[i] - 52),
+          .push = (l.window_flags[i] >> 16 & PSH) != 0};
+}
+
+}  // namespace
+
+TEST_CASE("Lanes: the same segments are recognised, with the same fields, as one by one", "[lanes]") {
+  NoLeak guard;
+  const pxio::RecogniseLanes recognise = pxio::recognise_lanes();
+  if (recognise == nullptr) {
+    SUCCEED("this processor has no lanes: what is shipped to it recognises one by one");
+    return;
+  }
+  std::mt19937 rnd(2026);
+  uint32_t in_lanes = 0, merged = 0, others = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const auto n = static_cast<uint16_t>(rnd() % (pxio::kBurst + 1));
+    std::vector<pxio::PktPtr> held;
+    std::array<rte_mbuf*, pxio::kBurst> pkts{};
+    for (uint16_t i = 0; i < n; ++i) {
+      held.push_back(to_mbuf(some_frame(rnd), pools().buffers()));
+      pkts[i] = held.back().get();
+    }
+    pxio::PlainLanes lanes;
+    const pxio::InLanes in = recognise(pkts.data(), n, lanes);
+    REQUIRE((in.plain & in.merged) == 0);
+    if (n < 32) REQUIRE((in.plain | in.merged) >> n == 0);
+    for (uint16_t i = 0; i < n; ++i) {
+      rte_mbuf& m = *pkts[i];
+      const bool lro = (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0;
+      // What the port has merged is seen by itself as if it hadn't.
+      const uint16_t segs = m.nb_segs;
+      if (lro) m.ol_flags &= ~RTE_MBUF_F_RX_LRO, m.nb_segs = 1;
+      PlainSegment s;
+      const bool plain = pxio::recognise_inbound(m, s) && s.l2_len == 14 && s.l3_len == 20 && s.l4_len == 32;
+      if (lro) m.ol_flags |= RTE_MBUF_F_RX_LRO, m.nb_segs = segs;
+      REQUIRE(((in.plain >> i & 1) != 0) == (plain && !lro));
+      REQUIRE(((in.merged >> i & 1) != 0) == (plain && lro));
+      in_lanes += plain && !lro;
+      merged += plain && lro;
+      others += !plain;
+      if (!plain) continue;
+      const PlainFields want = pxio::fields_of<false, true>(s), got = lane(lanes, i);
+      REQUIRE(got.same == want.same);
+      REQUIRE(got.seq == want.seq);
+      REQUIRE(got.ack == want.ack);
+      REQUIRE(got.tsval == want.tsval);
+      REQUIRE(got.tsecr == want.tsecr);
+      REQUIRE(pxio::fold(got.sum) == pxio::fold(want.sum));
+      REQUIRE(got.window == want.window);
+      REQUIRE(got.ip_len == want.ip_len);
+      REQUIRE(got.payload_len == want.payload_len);
+      REQUIRE(got.push == want.push);
+      REQUIRE(s.key.addr[0] == (lanes.dst[i] | uint64_t{lanes.src[i]} << 32));
+      REQUIRE(s.key.ports == (lanes.ports[i] >> 16 | lanes.ports[i] << 16));
+    }
+  }
+  CHECK(in_lanes > 10000);
+  CHECK(merged > 1000);
+  CHECK(others > 1000);
+}
