@@ -11,8 +11,8 @@ namespace pxio {
 namespace {
 
 constexpr uint32_t kLanes = 8;
-// From the third byte of the frame on, IP and TCP headers lie at multiples of four: sixteen words reach
-// to the end of the timestamps.
+// From the third byte of the frame on, IP and TCP headers lie at multiples of four: sixteen words
+// reach to the end of the timestamps.
 constexpr uint32_t kSkip = 2, kWords = 16;
 constexpr uint32_t kHeaders = sizeof(EthernetHeader) + kIpv4HeaderLen + 32;
 static_assert(kSkip + 4 * kWords == kHeaders);
@@ -57,20 +57,23 @@ PXIO_AVX2 inline __m256i swap32(__m256i a) {
 PXIO_AVX2 inline __m256i masked_equal(__m256i a, uint32_t mask, uint32_t value) {
   return _mm256_cmpeq_epi32(_mm256_and_si256(a, all(mask)), all(value));
 }
-PXIO_AVX2 inline void put(uint32_t* to, __m256i a) { _mm256_store_si256(reinterpret_cast<__m256i*>(to), a); }
+PXIO_AVX2 inline void put(uint32_t* to, __m256i a) {
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to), a);
+}
 
 constexpr uint32_t raw16(uint32_t host) { return (host >> 8 | host << 8) & 0xffff; }
 
 // Lanes `at` ... at + 7. `frame_len` of packets that may not be taken is 0.
-PXIO_AVX2 inline uint32_t eight(const uint8_t* const* p, const uint32_t* frame_len, PlainLanes& out, uint32_t at) {
+PXIO_AVX2 inline uint32_t eight(const uint8_t* const* p, const uint32_t* frame_len, PlainLanes& out,
+                                uint32_t at) {
   Rows low, high;
   for (uint32_t i = 0; i < kLanes; ++i) {
     low.r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p[i] + kSkip));
     high.r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p[i] + kSkip + 32));
   }
-  // l[2]: source MAC and EtherType; l[3]: version, TOS, length; l[4]: ID, fragment field; l[5]: TTL,
-  // protocol, checksum; l[6], l[7]: addresses; h[0]: ports; h[1]: sequence number; h[2]: ack; h[3]: header
-  // length, flags, window; h[4]: checksum, urgent pointer; h[5] ... h[7]: timestamps.
+  // l[2]: source MAC and EtherType; l[3]: version, TOS, length; l[4]: ID, fragment field; l[5]:
+  // TTL, protocol, checksum; l[6], l[7]: addresses; h[0]: ports; h[1]: sequence number; h[2]: ack;
+  // h[3]: header length, flags, window; h[4]: checksum, urgent pointer; h[5] ... h[7]: timestamps.
   const Rows low_t = transpose(low), high_t = transpose(high);
   const __m256i* l = low_t.r;
   const __m256i* h = high_t.r;
@@ -94,19 +97,21 @@ PXIO_AVX2 inline uint32_t eight(const uint8_t* const* p, const uint32_t* frame_l
 
   // Upper length of the pseudo-header, in the order of bytes on the wire.
   const __m256i upper = _mm256_sub_epi32(length, all(kIpv4HeaderLen));
-  const __m256i upper_raw = _mm256_and_si256(_mm256_or_si256(_mm256_slli_epi32(upper, 8), _mm256_srli_epi32(upper, 8)), all(0xffff));
+  const __m256i upper_raw = _mm256_and_si256(
+      _mm256_or_si256(_mm256_slli_epi32(upper, 8), _mm256_srli_epi32(upper, 8)), all(0xffff));
   __m256i tcp = add(add(addresses, upper_raw), all(uint32_t{kProtoTcp} << 8));
   for (int i = 0; i < 8; ++i) tcp = add(tcp, halves(h[i]));
 
   const __m256i flags_window = swap32(h[3]);  // header length and flags above, the window below
   const __m256i flags = _mm256_and_si256(_mm256_srli_epi32(flags_window, 16), all(0x0fff));
   const __m256i kept = _mm256_andnot_si256(all(kPsh | kFin), flags);
-  constexpr uint32_t kAlways = uint32_t{32 / 4} << (kLengthAt - 32) | uint32_t{kUsualStamp} << (kStampAt - 32);
+  constexpr uint32_t kAlways = uint32_t{32 / 4} << (kLengthAt - 32) | uint32_t{kUsualStamp}
+                                                                          << (kStampAt - 32);
   // TOS, TTL and fragment field, at 0, 8 and 16.
-  const __m256i l3 = _mm256_or_si256(
-      _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(l[3], 8), all(0xff)),
-                      _mm256_slli_epi32(_mm256_and_si256(l[5], all(0xff)), 8)),
-      _mm256_and_si256(l[4], all(0xffff0000)));
+  const __m256i l3 =
+      _mm256_or_si256(_mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(l[3], 8), all(0xff)),
+                                      _mm256_slli_epi32(_mm256_and_si256(l[5], all(0xff)), 8)),
+                      _mm256_and_si256(l[4], all(0xffff0000)));
 
   put(&out.src[at], l[6]);
   put(&out.dst[at], l[7]);
@@ -116,7 +121,8 @@ PXIO_AVX2 inline uint32_t eight(const uint8_t* const* p, const uint32_t* frame_l
   put(&out.ack[at], swap32(h[2]));
   put(&out.tsval[at], swap32(h[6]));
   put(&out.tsecr[at], swap32(h[7]));
-  put(&out.window_flags[at], _mm256_or_si256(_mm256_slli_epi32(flags, 16), _mm256_and_si256(flags_window, all(0xffff))));
+  put(&out.window_flags[at],
+      _mm256_or_si256(_mm256_slli_epi32(flags, 16), _mm256_and_si256(flags_window, all(0xffff))));
   put(&out.same_l3[at], l3);
   put(&out.same_l4[at], _mm256_or_si256(_mm256_slli_epi32(kept, kFlagsAt - 32), all(kAlways)));
   put(&out.sum[at], tcp);

@@ -30,8 +30,9 @@ Frame some_frame(std::mt19937& rnd) {
   if (any(16) == 0) t.pad_to(1600);
   if (any(16) == 0) t.cut({120});
   Frame f = t.build();
-  constexpr std::array<uint64_t, 4> kVerdicts{RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN, RTE_MBUF_F_RX_L4_CKSUM_GOOD,
-                                              RTE_MBUF_F_RX_L4_CKSUM_NONE, RTE_MBUF_F_RX_L4_CKSUM_BAD};
+  constexpr std::array<uint64_t, 4> kVerdicts{
+      RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN, RTE_MBUF_F_RX_L4_CKSUM_GOOD, RTE_MBUF_F_RX_L4_CKSUM_NONE,
+      RTE_MBUF_F_RX_L4_CKSUM_BAD};
   f.ol_flags = any(4) == 0 ? kVerdicts[any(kVerdicts.size())] : 0;
   if (any(8) == 0) {
     f.ol_flags |= RTE_MBUF_F_RX_LRO;
@@ -42,16 +43,22 @@ Frame some_frame(std::mt19937& rnd) {
 }
 
 PlainFields lane(const pxio::PlainLanes& l, uint32_t i) {
-  return {.same = l.same_l3[i] | uint64_t{l.same_l4[i]} << 32, .seq = l.seq[i], .ack = l.ack[i],
-          .tsval = l.tsval[i], .tsecr = l.tsecr[i], .sum = l.sum[i],
-          .window = static_cast<uint16_t>(l.window_flags[i]), .ip_len = static_cast<uint16_t>(l.ip_len[i]),
+  return {.same = l.same_l3[i] | uint64_t{l.same_l4[i]} << 32,
+          .seq = l.seq[i],
+          .ack = l.ack[i],
+          .tsval = l.tsval[i],
+          .tsecr = l.tsecr[i],
+          .sum = l.sum[i],
+          .window = static_cast<uint16_t>(l.window_flags[i]),
+          .ip_len = static_cast<uint16_t>(l.ip_len[i]),
           .payload_len = static_cast<uint16_t>(l.ip_len[i] - 52),
           .push = (l.window_flags[i] >> 16 & PSH) != 0};
 }
 
 }  // namespace
 
-TEST_CASE("Lanes: the same segments are recognised, with the same fields, as one by one", "[lanes]") {
+TEST_CASE("Lanes: the same segments are recognised, with the same fields, as one by one",
+          "[lanes]") {
   NoLeak guard;
   const pxio::RecogniseLanes recognise = pxio::recognise_lanes();
   if (recognise == nullptr) {
@@ -79,7 +86,8 @@ TEST_CASE("Lanes: the same segments are recognised, with the same fields, as one
       const uint16_t segs = m.nb_segs;
       if (lro) m.ol_flags &= ~RTE_MBUF_F_RX_LRO, m.nb_segs = 1;
       PlainSegment s;
-      const bool plain = pxio::recognise_inbound(m, s) && s.l2_len == 14 && s.l3_len == 20 && s.l4_len == 32;
+      const bool plain =
+          pxio::recognise_inbound(m, s) && s.l2_len == 14 && s.l3_len == 20 && s.l4_len == 32;
       if (lro) m.ol_flags |= RTE_MBUF_F_RX_LRO, m.nb_segs = segs;
       REQUIRE(((in.plain >> i & 1) != 0) == (plain && !lro));
       REQUIRE(((in.merged >> i & 1) != 0) == (plain && lro));
