@@ -28,6 +28,17 @@ constexpr uint64_t Counters::*kEndCounter[] = {
 };
 
 uint32_t to_us(Nanos t) { return static_cast<uint32_t>(t.count() / 1000); }
+uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
+
+constexpr uint16_t kEthernet = sizeof(pxio::EthernetHeader);
+// As memmove; a length that is known leaves no call of it.
+template <size_t kLength>
+void move_forward(uint8_t* to, const uint8_t* from) {
+  std::array<uint8_t, kLength> bytes;
+  std::memcpy(bytes.data(), from, kLength);
+  std::memcpy(to, bytes.data(), kLength);
+}
+
 Family family(bool v6) { return v6 ? Family::kIpv6 : Family::kIpv4; }
 
 // What an IPv6 datagram whose checksum holds adds to the sum of the caravan: its mark, and the complement
@@ -42,7 +53,6 @@ uint16_t record_sum(const Pair& pair, uint32_t mark, uint16_t length) {
 
 // What is compared and remembered of a datagram that fits.
 struct Bundler::Facts {
-  Pair pair;
   uint64_t macs_a = 0, tags = 0;
   uint32_t macs_b = 0, same = 0, mark = 0;
   uint16_t src_port = 0, dst_port = 0, length = 0;
@@ -51,15 +61,15 @@ struct Bundler::Facts {
   bool v6 = false;
   bool proved = false;  // the checksum is known to hold
 
-  Facts(const rte_mbuf& m, const PacketView& v, const Pair& of)
-      : pair(of), segs(m.nb_segs), l2_len(v.l2_len), v6(v.version == 6),
+  Facts(const rte_mbuf& m, const PacketView& v)
+      : segs(m.nb_segs), l2_len(v.l2_len), v6(v.version == 6),
         proved((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD) {
     const uint8_t* p = data(m);
     const uint8_t* ip = p + l2_len;
     if (l2_len != 0) {
       macs_a = pxio::load<uint64_t>(p);
       macs_b = pxio::load<uint32_t>(p + 8);
-      std::memcpy(&tags, p + 12, size_t{v.vlan_tags} * 4);
+      if (v.vlan_tags != 0) [[unlikely]] std::memcpy(&tags, p + 12, size_t{v.vlan_tags} * 4);
     }
     if (v6) {
       const uint32_t first = pxio::load<be32>(ip).host();
@@ -82,6 +92,7 @@ Bundler::Bundler(const HostTable& hosts, uint32_t slots, const Limits& limits, S
                  uint64_t secret)
     : hosts_(hosts), sink_(sink), count_(counters), secret_(secret),
       mask_(std::bit_ceil(std::max(slots, kWays) / kWays) - 1),
+      tags_(pxio::make_zeroed<Tags>(size_t{mask_} + 1)),
       slots_(pxio::make_zeroed<Slot>(size_t{mask_ + 1} * kWays + 1)),
       links_(pxio::make_zeroed<Link>(size_t{mask_ + 1} * kWays + 1)) {
   set_limits(limits, Nanos(0));
@@ -105,7 +116,7 @@ void Bundler::set_tunnel_ports(std::span<const uint16_t> ports) noexcept {
   for (const uint16_t p : ports) tunnels_[p / 64] |= uint64_t{1} << p % 64;
 }
 
-uint64_t Counters::*Bundler::unfit(const rte_mbuf& m, const PacketView& v) const noexcept {
+inline uint64_t Counters::*Bundler::unfit(const rte_mbuf& m, const PacketView& v) const noexcept {
   if (v.kind != Kind::kUdp) return &Counters::bundle_not_fragment;
   const bool v6 = v.version == 6;
   const uint8_t* ip = data(m) + v.l2_len;
@@ -144,31 +155,35 @@ bool Bundler::prove(const rte_mbuf& m, unsigned l2_len) noexcept {
   return pxio::fold(sum) == 0xffff;
 }
 
-uint32_t Bundler::find(const Pair& pair, uint64_t hash) const noexcept {
-  const uint32_t first = static_cast<uint32_t>(hash & mask_) * kWays + 1;
-  for (uint32_t s = first; s < first + kWays; ++s)
-    if (slots_[s].used && slots_[s].pair == pair) return s;
+inline uint32_t Bundler::find(const Pair& pair, bool v6, uint64_t hash) const noexcept {
+  const uint32_t set = static_cast<uint32_t>(hash & mask_);
+  for (uint32_t way = 0; way < kWays; ++way) {
+    const uint32_t slot = set * kWays + 1 + way;
+    if (tags_[set].of[way] == tag_of(hash) && slots_[slot].pair == pair && slots_[slot].v6 == v6) return slot;
+  }
   return 0;
 }
 
 // A slot for a pair that has none: a free one, or that of the pair that has been quiet for longest.
-uint32_t Bundler::make(const Pair& pair, uint64_t hash) noexcept {
-  const uint32_t first = static_cast<uint32_t>(hash & mask_) * kWays + 1;
+uint32_t Bundler::make(const Pair& pair, bool v6, uint64_t hash) noexcept {
+  const uint32_t set = static_cast<uint32_t>(hash & mask_), first = set * kWays + 1;
+  auto& tags = tags_[set].of;
   uint32_t best = 0;
   for (uint32_t s = first; s < first + kWays; ++s) {
     if (slots_[s].count != 0) continue;
-    if (best == 0 || !slots_[s].used ||
-        (slots_[best].used && static_cast<int32_t>(slots_[s].last_in_us - slots_[best].last_in_us) < 0))
+    if (best == 0 || tags[s - first] == 0 ||
+        (tags[best - first] != 0 && static_cast<int32_t>(slots_[s].last_in_us - slots_[best].last_in_us) < 0))
       best = s;
   }
   if (best == 0) return 0;
+  tags[best - first] = tag_of(hash);
   slots_[best] = Slot{};
   slots_[best].pair = pair;
-  slots_[best].used = true;
+  slots_[best].v6 = v6;
   return best;
 }
 
-void Bundler::note_arrival(Slot& s, uint32_t now_us) const noexcept {
+inline void Bundler::note_arrival(Slot& s, uint32_t now_us) const noexcept {
   const uint32_t gap = now_us - s.last_in_us;
   if (gap <= hold_us_) {
     s.score = static_cast<uint8_t>(std::min<unsigned>(s.score + 1u, kMostScore));
@@ -191,8 +206,12 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   const bool v6 = v.version == 6;
   const uint8_t* ip = data(*pkt) + v.l2_len;
   const Pair pair = pair_of(ip, v6);
-  const uint64_t hash = hash_of(pair, secret_);
-  uint32_t slot = find(pair, hash);
+  uint64_t hash = 0;
+  uint32_t slot = last_;
+  if (slots_[slot].pair != pair || slots_[slot].v6 != v6) {
+    hash = hash_of(pair, v6, secret_);
+    slot = find(pair, v6, hash);
+  }
   const bool holding = slot != 0 && slots_[slot].count != 0;
   const uint16_t cap = holding           ? slots_[slot].cap
                        : limits_.observe ? limits_.mtu
@@ -200,12 +219,13 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   if (cap == 0) return false;
   if (uint64_t Counters::*why = unfit(*pkt, v); why != nullptr)
     return pass(count_.*why, slot, why == &Counters::bundle_not_checksum ? End::kChecksum : End::kOther, pkt, now);
-  Facts f(*pkt, v, pair);
+  Facts f(*pkt, v);
   if (f.lone_size() > cap)
     return pass(count_.bundle_not_size, slot, End::kOther, pkt, now);
-  if (slot == 0 && (slot = make(pair, hash)) == 0) return pass(count_.bundle_no_slot, 0, End::kOther, pkt, now);
+  if (slot == 0 && (slot = make(pair, v6, hash)) == 0) return pass(count_.bundle_no_slot, 0, End::kOther, pkt, now);
+  last_ = slot;
   Slot& s = slots_[slot];
-  note_arrival(s, to_us(now));
+  note_arrival(s, now_us(now));
   if (s.count != 0) {
     if (s.same != f.same || s.macs_a != f.macs_a || s.macs_b != f.macs_b || s.tags != f.tags) {
       flush(slot, End::kHeaders, now);
@@ -226,7 +246,7 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   // The oldest makes room; it may be this one's pair.
   if (held_datagrams_ >= limits_.max_held) flush(links_[0].next, End::kCount, now);
   if (fresh_n_ == fresh_.size()) end_burst(now);
-  fresh_[fresh_n_++] = slot;
+  if (fresh_n_ == 0 || fresh_[fresh_n_ - 1] != slot) fresh_[fresh_n_++] = slot;
   if (s.count == 0) {
     s.cap = cap;
     start(slot, limits_.observe ? nullptr : pkt, f, now);
@@ -260,7 +280,7 @@ void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noe
   s.count = 1;
   s.l2_len = f.l2_len;
   s.v6 = f.v6;
-  s.sum = f.v6 ? record_sum(f.pair, f.mark, f.length) : 0;
+  s.sum = f.v6 ? record_sum(s.pair, f.mark, f.length) : 0;
   Link& l = links_[slot];
   l.since = now;
   l.next = 0;
@@ -271,9 +291,9 @@ void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noe
   held_datagrams_ += pkt != nullptr;
 }
 
-void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
+inline void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
   if (s.v6) {
-    const uint16_t sum = record_sum(f.pair, f.mark, f.length);
+    const uint16_t sum = record_sum(s.pair, f.mark, f.length);
     s.sum = pxio::fold(uint64_t{s.sum} + (s.size % 2 != 0 ? pxio::swap_odd(sum) : sum));
   }
   ++s.count;
@@ -310,7 +330,13 @@ void Bundler::finish(Slot& s, uint16_t port) noexcept {
   const size_t ip_len = ip_bytes(family(s.v6));
   const auto front = static_cast<uint16_t>(front_bytes(family(s.v6)));
   uint8_t* p = pxio::prepend(m, front);
-  std::memmove(p, p + front, s.l2_len + ip_len);
+  if (s.l2_len == kEthernet && !s.v6) [[likely]] {
+    move_forward<kEthernet + pxio::kIpv4HeaderLen>(p, p + front);
+  } else if (s.l2_len == kEthernet) {
+    move_forward<kEthernet + pxio::kIpv6HeaderLen>(p, p + front);
+  } else {
+    std::memmove(p, p + front, s.l2_len + ip_len);
+  }
   uint8_t* ip = p + s.l2_len;
   const be16 udp_len(static_cast<uint16_t>(s.size - ip_len));
   pxio::UdpHeader udp{be16(source_port(s.src_port, s.dst_port)), be16(port), udp_len, be16(0)};
@@ -358,7 +384,7 @@ void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
   --held_;
   const uint8_t n = s.count;
   rte_mbuf* head = s.head;
-  const bool caravan = n > 1 || (head != nullptr && lone_in_caravan(s, to_us(now)));
+  const bool caravan = n > 1 || (head != nullptr && lone_in_caravan(s, now_us(now)));
   if (!caravan) {
     ++count_.bundle_alone;
   } else {
@@ -369,7 +395,7 @@ void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
   if (head != nullptr) held_datagrams_ -= n;
   if (head != nullptr && caravan) {
     finish(s, limits_.port);
-    s.last_caravan_us = std::max(1u, to_us(now));
+    s.last_caravan_us = std::max(1u, now_us(now));
   }
   s.count = 0;
   s.head = nullptr;

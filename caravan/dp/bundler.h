@@ -62,7 +62,8 @@ class Bundler {
  private:
   // Why a held caravan left; the order is that of kEndCounter.
   enum class End : uint8_t { kFull, kCount, kHeaders, kOther, kChecksum, kBurst, kHold, kDrain };
-  struct alignas(64) Slot {
+  // What a datagram is compared with, then what changes with each: two lines, fetched as one.
+  struct alignas(128) Slot {
     Pair pair;
     uint64_t macs_a;
     uint64_t tags;        // what follows the MACs, without the last type
@@ -84,7 +85,6 @@ class Bundler {
     uint8_t score;        // datagrams that came close together
     uint8_t l2_len;
     bool v6 : 1;
-    bool used : 1;
     bool unproved : 1;    // IPv6: the first one's checksum hasn't been proved
   };
   static_assert(sizeof(Slot) == 128);
@@ -93,13 +93,26 @@ class Bundler {
     pxio::Nanos since;
   };
   struct Facts;
+  static constexpr uint32_t kWays = 4;
+  // Of the pairs in slots 4 i + 1 ... 4 i + 4; 0: free.
+  struct alignas(16) Tags {
+    std::array<uint32_t, kWays> of;
+  };
 
   bool is_tunnel(uint16_t port) const noexcept { return tunnels_[port / 64] >> port % 64 & 1; }
   bool pass(uint64_t& counter, uint32_t slot, End why, rte_mbuf* pkt, pxio::Nanos now) noexcept;
   uint64_t Counters::*unfit(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
   bool prove(const rte_mbuf& m, unsigned l2_len) noexcept;
-  uint32_t find(const Pair& pair, uint64_t hash) const noexcept;
-  uint32_t make(const Pair& pair, uint64_t hash) noexcept;
+  uint32_t find(const Pair& pair, bool v6, uint64_t hash) const noexcept;
+  uint32_t make(const Pair& pair, bool v6, uint64_t hash) noexcept;
+  // Worked out once a burst.
+  uint32_t now_us(pxio::Nanos now) noexcept {
+    if (now != now_) {
+      now_ = now;
+      now_us_ = static_cast<uint32_t>(now.count() / 1000);
+    }
+    return now_us_;
+  }
   void note_arrival(Slot& s, uint32_t now_us) const noexcept;
   void start(uint32_t slot, rte_mbuf* pkt, const Facts& f, pxio::Nanos now) noexcept;
   void join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept;
@@ -107,7 +120,6 @@ class Bundler {
   bool lone_in_caravan(Slot& s, uint32_t now_us) noexcept;
   static void finish(Slot& s, uint16_t port) noexcept;
 
-  static constexpr uint32_t kWays = 4;
   const HostTable& hosts_;
   Limits limits_;
   Sink sink_;
@@ -116,6 +128,10 @@ class Bundler {
   uint32_t mask_;  // of sets
   uint32_t hold_us_ = 0, linger_us_ = 0;
   uint32_t held_ = 0, held_datagrams_ = 0;
+  uint32_t last_ = 0;  // slot of the datagram before
+  pxio::Nanos now_{-1};
+  uint32_t now_us_ = 0;
+  pxio::ZeroedArray<Tags> tags_;
   pxio::ZeroedArray<Slot> slots_;  // from 1
   pxio::ZeroedArray<Link> links_;
   std::array<uint64_t, 1024> tunnels_{};

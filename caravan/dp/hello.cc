@@ -11,15 +11,6 @@ namespace caravan {
 using pxio::data;
 using pxio::PacketView;
 
-bool is_hello(const rte_mbuf& m, const PacketView& v, uint16_t port) noexcept {
-  const auto udp = pxio::load<pxio::UdpHeader>(data(m) + v.l4_off());
-  if (udp.dst_port.host() != port || v.ip_len < v.l3_len + kUdpBytes + 4) return false;
-  uint8_t scratch[4];
-  const void* p =
-      rte_pktmbuf_read(&m, v.l4_off() + static_cast<uint32_t>(kUdpBytes), sizeof scratch, scratch);
-  return type_of({static_cast<const uint8_t*>(p), sizeof scratch}) == Type::kHello;
-}
-
 bool answer_hello(rte_mbuf& m, const PacketView& v, Registrar& registrar,
                   pxio::Nanos now) noexcept {
   const bool v6 = v.version == 6;

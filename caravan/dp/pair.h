@@ -9,7 +9,10 @@ namespace caravan {
 
 struct Pair {
   std::array<uint64_t, 4> words{};  // source, then destination; IPv4: words[0] alone
-  friend bool operator==(const Pair&, const Pair&) = default;
+  friend bool operator==(const Pair& a, const Pair& b) noexcept {
+    return ((a.words[0] ^ b.words[0]) | (a.words[1] ^ b.words[1]) | (a.words[2] ^ b.words[2]) |
+            (a.words[3] ^ b.words[3])) == 0;
+  }
 };
 
 inline Pair pair_of(const uint8_t* ip, bool v6) noexcept {
@@ -23,9 +26,11 @@ inline Pair pair_of(const uint8_t* ip, bool v6) noexcept {
 }
 
 // Keyed, so that strangers can't choose pairs that displace each other.
-inline uint64_t hash_of(const Pair& p, uint64_t secret) noexcept {
-  uint64_t h = secret;
-  for (const uint64_t w : p.words) h = (h ^ w ^ h >> 29) * 0x9e3779b97f4a7c15ull;
+inline uint64_t hash_of(const Pair& p, bool v6, uint64_t secret) noexcept {
+  constexpr uint64_t kSpread = 0x9e3779b97f4a7c15ull;
+  uint64_t h = (secret ^ p.words[0] ^ secret >> 29) * kSpread;
+  if (v6)
+    for (size_t i = 1; i < p.words.size(); ++i) h = (h ^ p.words[i] ^ h >> 29) * kSpread;
   return h ^ h >> 32;
 }
 

@@ -18,16 +18,6 @@ Family family_of(const PacketView& v) { return v.version == 6 ? Family::kIpv6 : 
 
 }  // namespace
 
-bool Unbundler::is_caravan(const rte_mbuf& m, const PacketView& v) const noexcept {
-  const auto udp = pxio::load<pxio::UdpHeader>(data(m) + v.l4_off());
-  if (udp.dst_port.host() != limits_.port) return false;
-  uint8_t scratch[4];
-  if (v.ip_len < v.l3_len + kUdpBytes + sizeof scratch) return false;
-  const void* p =
-      rte_pktmbuf_read(&m, v.l4_off() + static_cast<uint32_t>(kUdpBytes), sizeof scratch, scratch);
-  return type_of({static_cast<const uint8_t*>(p), sizeof scratch}) == Type::kCaravan;
-}
-
 void Unbundler::drop(Refusal why) noexcept {
   ++(why == Refusal::kNested ? count_.drop_unbundle_nested
      : why == Refusal::kEcn  ? count_.drop_unbundle_ecn

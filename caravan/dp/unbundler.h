@@ -4,6 +4,7 @@
 #pragma once
 #include "caravan/core/caravan.h"
 #include "caravan/dp/counters.h"
+#include "caravan/dp/message.h"
 #include "pxio/dp/buffers.h"
 #include "pxio/dp/packet_view.h"
 #include "pxio/dp/pkt.h"
@@ -24,7 +25,9 @@ class Unbundler {
 
   // Whether a datagram (Kind::kUdp) is a caravan or claims to be one: to the caravan port, with the
   // magic and type.
-  bool is_caravan(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
+  bool is_caravan(const rte_mbuf& m, const pxio::PacketView& v) const noexcept {
+    return to_port(m, v, limits_.port) && has_type(m, v, Type::kCaravan);
+  }
 
   // Takes such a caravan, which came from an inside port and address: that is the caller's to know.
   // Its datagrams, whole packets with the caravan's link header, are in out[0..n), in their order.

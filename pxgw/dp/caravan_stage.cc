@@ -118,7 +118,7 @@ bool CaravanStage::outbound(const Packet& p, Nanos now) noexcept {
 }
 
 uint64_t CaravanStage::pair_hash(const rte_mbuf& m, const PacketView& v) const noexcept {
-  return caravan::hash_of(caravan::pair_of(data(m) + v.l2_len, v.version == 6), hosts_.secret[0]);
+  return caravan::hash_of(caravan::pair_of(data(m) + v.l2_len, v.version == 6), v.version == 6, hosts_.secret[0]);
 }
 
 void CaravanStage::take_apart(PktPtr pkt, const PacketView& v, Nanos now) noexcept {

@@ -18,9 +18,9 @@ constexpr int kMaxExtensions = 8;
 
 class Parser {
  public:
-  Parser(rte_mbuf& m, Link link) : m_(m), link_(link) {}
+  Parser(rte_mbuf& m, Link link, PacketView& v) : m_(m), link_(link), v_(v) {}
 
-  PacketView run() {
+  void run() {
     need(kUsualHeaders);
     uint16_t type = 0;
     if (link_ == Link::kRawIp) {
@@ -55,23 +55,20 @@ class Parser {
     return m_.data_len >= len;
   }
 
-  PacketView non_ip() {
+  void non_ip() {
     v_.kind = Kind::kNonIp;
     v_.why = Opaque::kNotIp;
-    return v_;
   }
-  PacketView other(Opaque why) {
+  void other(Opaque why) {
     v_.kind = Kind::kOtherIp;
     v_.why = why;
-    return v_;
   }
-  PacketView fragment() {
+  void fragment() {
     v_.kind = Kind::kFragment;
     v_.why = Opaque::kFragment;
-    return v_;
   }
 
-  PacketView ipv4() {
+  void ipv4() {
     const uint32_t off = v_.l2_len;
     if (!have(off + kIpv4HeaderLen)) return non_ip();
     const auto& ip = header_at<Ipv4Header>(m_, off);
@@ -91,7 +88,7 @@ class Parser {
     return upper();
   }
 
-  PacketView ipv6() {
+  void ipv6() {
     const uint32_t off = v_.l2_len;
     if (!have(off + kIpv6HeaderLen)) return non_ip();
     const auto& ip = header_at<Ipv6Header>(m_, off);
@@ -118,7 +115,7 @@ class Parser {
            proto == kProtoDestOptions;
   }
 
-  PacketView upper() {
+  void upper() {
     const uint32_t off = v_.l4_off();
     if (v_.ip_len < v_.l3_len) return other(Opaque::kLengths);
     const bool whole = v_.l2_len + v_.ip_len <= m_.pkt_len;
@@ -127,13 +124,13 @@ class Parser {
       if (v_.proto == kProtoUdp && v_.ip_len >= v_.l3_len + sizeof(UdpHeader) &&
           have(off + sizeof(UdpHeader))) {
         v_.kind = Kind::kUdp;
-        return v_;
+        return;
       }
       const uint8_t icmp = v_.version == 4 ? kProtoIcmp : kProtoIcmpv6;
       if (v_.proto == icmp && v_.ip_len >= v_.l3_len + sizeof(IcmpHeader) &&
           have(off + sizeof(IcmpHeader))) {
         v_.kind = Kind::kIcmp;
-        return v_;
+        return;
       }
       return other(Opaque::kNotTcp);
     }
@@ -152,15 +149,13 @@ class Parser {
     v_.ack = tcp.ack.host();
     v_.window = tcp.window.host();
     if (!whole || !have(off + len)) return opaque(Opaque::kCutShort);
-    if (v_.why != Opaque::kNone) return v_;
+    if (v_.why != Opaque::kNone) return;
     v_.kind = Kind::kTcp;
     options(data(m_) + off, len);
-    return v_;
   }
 
-  PacketView opaque(Opaque why) {
+  void opaque(Opaque why) {
     v_.why = why;
-    return v_;
   }
 
   void options(const uint8_t* tcp, unsigned len) {
@@ -182,11 +177,55 @@ class Parser {
 
   rte_mbuf& m_;
   Link link_;
-  PacketView v_;
+  PacketView& v_;
 };
+
+constexpr uint16_t raw(uint16_t t) { return static_cast<uint16_t>(t << 8 | t >> 8); }
+
+// UDP as it mostly comes: no VLAN tag, no fragment, an IP header as short as it may be, all headers
+// in one place. Says what the parser would.
+inline bool plain_datagram(const rte_mbuf& m, PacketView& v) noexcept {
+  constexpr uint32_t kLink = sizeof(EthernetHeader);
+  const uint8_t* p = data(m);
+  const uint8_t* ip = p + kLink;
+  if (m.data_len < (m.nb_segs == 1 ? kLink + kIpv4HeaderLen + sizeof(UdpHeader) : kUsualHeaders)) return false;
+  const uint16_t type = load<uint16_t>(p + 12);
+  if (type == raw(kEtherIpv4)) {
+    const uint64_t first = load<uint64_t>(ip), second = load<uint64_t>(ip + 8);
+    const uint32_t ip_len = load<be16>(ip + 2).host();
+    if ((first & 0xff) != 0x45 || (first >> 48 & raw(kIpMf | kIpOffsetMask)) != 0 ||
+        (second >> 8 & 0xff) != kProtoUdp || ip_len < kIpv4HeaderLen + sizeof(UdpHeader) ||
+        kLink + ip_len > m.pkt_len)
+      return false;
+    const uint64_t sum = (first & 0xffffffff) + (first >> 32) + (second & 0xffffffff) + (second >> 32) +
+                         load<uint32_t>(ip + 16);
+    if (fold(sum) != 0xffff) return false;
+    v.version = 4;
+    v.l3_len = kIpv4HeaderLen;
+    v.ip_len = ip_len;
+  } else if (type == raw(kEtherIpv6)) {
+    const uint32_t payload = load<be16>(ip + 4).host();
+    if (ip[0] >> 4 != 6 || ip[6] != kProtoUdp || payload < sizeof(UdpHeader) ||
+        m.data_len < kLink + kIpv6HeaderLen + sizeof(UdpHeader) || kLink + kIpv6HeaderLen + payload > m.pkt_len)
+      return false;
+    v.version = 6;
+    v.l3_len = kIpv6HeaderLen;
+    v.ip_len = kIpv6HeaderLen + payload;
+  } else {
+    return false;
+  }
+  v.kind = Kind::kUdp;
+  v.proto = kProtoUdp;
+  v.l2_len = kLink;
+  return true;
+}
 
 }  // namespace
 
-PacketView parse(rte_mbuf& m, Link link) noexcept { return Parser(m, link).run(); }
+PacketView parse(rte_mbuf& m, Link link) noexcept {
+  PacketView v;
+  if (link != Link::kEthernet || !plain_datagram(m, v)) Parser(m, link, v).run();
+  return v;
+}
 
 }  // namespace pxio

@@ -27,8 +27,7 @@ bool pull(rte_mbuf& m, uint16_t len) noexcept {
   return true;
 }
 
-void trim_to(rte_mbuf& m, uint32_t len) noexcept {
-  if (m.pkt_len <= len) return;
+void trim_longer(rte_mbuf& m, uint32_t len) noexcept {
   m.pkt_len = len;
   rte_mbuf* seg = &m;
   uint16_t segs = 1;
@@ -48,11 +47,7 @@ void trim_to(rte_mbuf& m, uint32_t len) noexcept {
   }
 }
 
-rte_mbuf* strip_front(rte_mbuf* m, uint16_t len) noexcept {
-  m->data_off = static_cast<uint16_t>(m->data_off + len);
-  m->data_len = static_cast<uint16_t>(m->data_len - len);
-  m->pkt_len -= len;
-  if (m->data_len != 0 || m->next == nullptr) return m;
+rte_mbuf* hand_over_head(rte_mbuf* m) noexcept {
   // Drivers reject empty segments: the next one becomes the head.
   rte_mbuf* head = std::exchange(m->next, nullptr);
   head->pkt_len = m->pkt_len;
@@ -74,18 +69,6 @@ void drop_empty(rte_mbuf& m) noexcept {
     next->nb_segs = 1;
     rte_pktmbuf_free_seg(next);
   }
-}
-
-rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept {
-  rte_mbuf* t = tail.release();
-  head.pkt_len += t->pkt_len;
-  head.nb_segs = static_cast<uint16_t>(head.nb_segs + t->nb_segs);
-  last.next = t;
-  t->pkt_len = t->data_len;
-  rte_mbuf* end = t;
-  while (end->next != nullptr) end = end->next;
-  t->nb_segs = 1;
-  return end;
 }
 
 PktPtr copy_packet(const rte_mbuf& m, rte_mempool* pool) noexcept {
@@ -150,14 +133,10 @@ PktPtr share_part(rte_mbuf& m, uint32_t offset, uint32_t len, rte_mempool* pool)
   return head;
 }
 
-uint8_t* prepend(rte_mbuf& m, uint16_t len) noexcept {
-  return reinterpret_cast<uint8_t*>(rte_pktmbuf_prepend(&m, len));
-}
-
 PktPtr new_packet(rte_mempool* pool) noexcept { return PktPtr(rte_pktmbuf_alloc(pool)); }
 
-uint8_t* extend(rte_mbuf& m, uint16_t len) noexcept {
-  return reinterpret_cast<uint8_t*>(rte_pktmbuf_append(&m, len));
+bool new_packets(rte_mempool* pool, rte_mbuf** out, uint16_t n) noexcept {
+  return rte_pktmbuf_alloc_bulk(pool, out, n) == 0;
 }
 
 }  // namespace pxio

@@ -63,18 +63,38 @@ inline const uint8_t* ip_dst(const rte_mbuf& m, uint32_t l2_len, uint32_t versio
 bool pull(rte_mbuf& m, uint16_t len) noexcept;
 
 // Cuts the packet to `len` bytes, Ethernet padding for instance; segments left empty are freed.
-void trim_to(rte_mbuf& m, uint32_t len) noexcept;
+void trim_longer(rte_mbuf& m, uint32_t len) noexcept;  // the packet is longer
+inline void trim_to(rte_mbuf& m, uint32_t len) noexcept {
+  if (m.pkt_len > len) [[unlikely]] trim_longer(m, len);
+}
 
 // Takes `len` bytes off the front; they lie in the first segment, and at least one byte stays there
 // unless the next segment exists, which then takes over as the head. Returns the (new) head.
-rte_mbuf* strip_front(rte_mbuf* m, uint16_t len) noexcept;
+rte_mbuf* hand_over_head(rte_mbuf* m) noexcept;  // of strip_front: the first segment is empty
+inline rte_mbuf* strip_front(rte_mbuf* m, uint16_t len) noexcept {
+  m->data_off = static_cast<uint16_t>(m->data_off + len);
+  m->data_len = static_cast<uint16_t>(m->data_len - len);
+  m->pkt_len -= len;
+  if (m->data_len != 0 || m->next == nullptr) [[likely]] return m;
+  return hand_over_head(m);
+}
 
 // Takes empty buffers out of the chain: some NICs stop at them. One that is empty all over keeps its head.
 void drop_empty(rte_mbuf& m) noexcept;
 
 // Appends the chain `tail` (headers already stripped) behind `last`, the last segment of `head`.
 // Constant time in the length of `head`. Returns the new last segment.
-rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept;
+inline rte_mbuf* append(rte_mbuf& head, rte_mbuf& last, PktPtr tail) noexcept {
+  rte_mbuf* t = tail.release();
+  head.pkt_len += t->pkt_len;
+  head.nb_segs = static_cast<uint16_t>(head.nb_segs + t->nb_segs);
+  last.next = t;
+  t->pkt_len = t->data_len;
+  rte_mbuf* end = t;
+  while (end->next != nullptr) end = end->next;
+  t->nb_segs = 1;
+  return end;
+}
 
 // An exact, contiguous-where-possible copy of the packet from `pool`, chained where one buffer is too
 // small; null where the pool is empty.
@@ -86,12 +106,35 @@ PktPtr copy_packet(const rte_mbuf& m, rte_mempool* pool) noexcept;
 PktPtr copy_part(const rte_mbuf& m, uint32_t offset, uint32_t len, rte_mempool* pool) noexcept;
 PktPtr share_part(rte_mbuf& m, uint32_t offset, uint32_t len, rte_mempool* pool) noexcept;
 
+// `n` empty packets of one buffer, all or none of them.
+bool new_packets(rte_mempool* pool, rte_mbuf** out, uint16_t n) noexcept;
+// Makes the empty packet `part` a view of `len` bytes of `whole`, which is one direct buffer, from `offset`.
+// The caller has counted it in by share_buffer(), once for all parts.
+inline void view_part(rte_mbuf& part, rte_mbuf& whole, uint16_t offset, uint16_t len) noexcept {
+  part.buf_addr = whole.buf_addr;
+  rte_mbuf_iova_set(&part, rte_mbuf_iova_get(&whole));
+  part.buf_len = whole.buf_len;
+  part.priv_size = whole.priv_size;
+  part.data_off = static_cast<uint16_t>(whole.data_off + offset);
+  part.data_len = len;
+  part.pkt_len = len;
+  part.ol_flags = RTE_MBUF_F_INDIRECT;
+}
+inline bool one_buffer(const rte_mbuf& m) noexcept { return m.nb_segs == 1 && RTE_MBUF_DIRECT(&m); }
+inline void share_buffer(rte_mbuf& whole, uint16_t parts) noexcept {
+  rte_mbuf_refcnt_update(&whole, static_cast<int16_t>(parts));
+}
+
 // Room for `len` bytes more in front of the packet; null where its headroom is shorter.
-uint8_t* prepend(rte_mbuf& m, uint16_t len) noexcept;
+inline uint8_t* prepend(rte_mbuf& m, uint16_t len) noexcept {
+  return reinterpret_cast<uint8_t*>(rte_pktmbuf_prepend(&m, len));
+}
 // An empty packet, null where the pool is empty; and room for `len` bytes more at its end, null where the
 // buffer has no such tailroom.
 PktPtr new_packet(rte_mempool* pool) noexcept;
-uint8_t* extend(rte_mbuf& m, uint16_t len) noexcept;
+inline uint8_t* extend(rte_mbuf& m, uint16_t len) noexcept {
+  return reinterpret_cast<uint8_t*>(rte_pktmbuf_append(&m, len));
+}
 // Whether the packet's bytes are its own to change.
 inline bool writable(const rte_mbuf& m) noexcept { return rte_mbuf_refcnt_read(&m) == 1 && !RTE_MBUF_CLONED(&m); }
 
