@@ -59,7 +59,11 @@ Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers)
   for (uint32_t f = 0; f < o.flows; f += 16) {
     caravan::Host h{{}, 9000, caravan::Time::max()};
     const pxio::be32 address(Frames::inside_host(f));
-    std::memcpy(h.address.bytes.data(), &address, sizeof address);
+    if (o.version == 6) {
+      h.address.family = caravan::Family::kIpv6;
+      h.address.bytes = {0x20, 0x01};
+    }
+    std::memcpy(h.address.bytes.data() + (o.version == 6 ? 12 : 0), &address, sizeof address);
     if (!hosts_.table.set(h, now_)) throw std::runtime_error("no room for hosts that take caravans");
   }
 }

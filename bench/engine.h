@@ -66,6 +66,7 @@ struct EngineOptions {
   uint32_t flows = 1024;
   uint16_t workers = 1;
   bool caravans = false;  // all inside hosts take them
+  int version = 4;        // of their addresses
   pxio::Nanos hold = std::chrono::seconds(1);
   pxio::Nanos poll_takes = std::chrono::microseconds(1);  // by which its clock goes on with each poll
 };

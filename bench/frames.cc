@@ -134,11 +134,14 @@ void Frames::data_chain(uint32_t f, Direction d, uint32_t payload, rte_mbuf& m) 
   describe(m);
 }
 
-void Frames::datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept {
-  uint8_t* p = pxio::data(m);
-  write(f, Direction::kInbound, 0, 0, 0, 0, 0, p);
+// Returns the frame's length. Behind the UDP header stands what is left of a TCP header, then zeros.
+uint16_t Frames::write_datagram(uint32_t f, Direction d, uint16_t payload, uint8_t* p) const noexcept {
+  write(f, d, 0, 0, 0, 0, 0, p);
   const auto l4_len = static_cast<uint16_t>(8 + payload);
   const uint16_t l3 = shape_.version == 4 ? 20 : 40;
+  auto& udp = *reinterpret_cast<UdpHeader*>(p + 14 + l3);
+  udp.len = be16(l4_len);
+  udp.checksum = be16(0);
   if (shape_.version == 4) {
     auto& ip = *reinterpret_cast<Ipv4Header*>(p + 14);
     ip.proto = kProtoUdp;
@@ -148,25 +151,24 @@ void Frames::datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept 
     auto& ip = *reinterpret_cast<Ipv6Header*>(p + 14);
     ip.next = kProtoUdp;
     ip.payload_len = be16(l4_len);
+    const uint64_t written = sum_words(&udp, header_len_ - 14u - l3);
+    udp.checksum = be16::from_raw(static_cast<uint16_t>(~fold(pseudo_sum(ip, kProtoUdp, l4_len) + written)));
   }
-  reinterpret_cast<UdpHeader*>(p + 14 + l3)->len = be16(l4_len);
-  m.data_len = static_cast<uint16_t>(14 + l3 + l4_len);
+  return static_cast<uint16_t>(14 + l3 + l4_len);
+}
+
+void Frames::datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept {
+  m.data_len = write_datagram(f, Direction::kInbound, payload, pxio::data(m));
   m.pkt_len = m.data_len;
   describe(m);
+  if (shape_.version == 6) m.ol_flags = RTE_MBUF_F_RX_L4_CKSUM_GOOD;
 }
 
 void Frames::caravan(uint32_t f, uint32_t n, uint16_t payload, rte_mbuf& m) {
-  std::vector<uint8_t> one(14u + 28u + payload);
-  write(f, Direction::kOutbound, 0, 0, 0, 0, 0, one.data());
-  auto& ip = *reinterpret_cast<Ipv4Header*>(one.data() + 14);
-  ip.proto = kProtoUdp;
-  ip.total_len = be16(static_cast<uint16_t>(28 + payload));
-  set_ipv4_checksum(ip);
-  auto& udp = *reinterpret_cast<UdpHeader*>(one.data() + 34);
-  udp.len = be16(static_cast<uint16_t>(8 + payload));
-  udp.checksum = be16(0);
+  std::vector<uint8_t> one(14u + 48u + payload);
+  const uint16_t one_len = write_datagram(f, Direction::kOutbound, payload, one.data());
   caravan::UdpPacket packet;
-  if (!caravan::parse_udp({one.data() + 14, one.size() - 14}, packet)) throw std::logic_error("no datagram");
+  if (!caravan::parse_udp({one.data() + 14, one_len - 14u}, packet)) throw std::logic_error("no datagram");
   const std::vector<caravan::UdpPacket> packets(n, packet);
   uint8_t* p = pxio::data(m);
   std::memcpy(p, one.data(), 14);

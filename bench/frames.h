@@ -33,12 +33,12 @@ class Frames {
   // The same in a chain whose buffers are large enough together; `m` has `payload` bytes of room behind
   // the headers in the whole chain.
   void data_chain(uint32_t f, pxio::Direction d, uint32_t payload, rte_mbuf& m) noexcept;
-  // A datagram that no stage translates.
+  // A datagram from outside that no stage translates; on IPv6 its checksum is right, and a port has proved it.
   void datagram(uint32_t f, uint16_t payload, rte_mbuf& m) const noexcept;
 
-  // Caravan from the flow's inside host, IPv4: `n` datagrams of `payload` bytes to its outside host.
+  // Caravan from the flow's inside host: `n` datagrams of `payload` bytes to its outside host.
   void caravan(uint32_t f, uint32_t n, uint16_t payload, rte_mbuf& m);
-  // The inside host of flow f, IPv4, host byte order.
+  // The inside host of flow f, host byte order; on IPv6 the last four bytes of 2001::/96.
   static uint32_t inside_host(uint32_t f) { return 0x0a000000u + (f >> 4); }
 
   // A SYN from outside like no other, IPv4.
@@ -52,6 +52,7 @@ class Frames {
  private:
   uint16_t write(uint32_t f, pxio::Direction d, uint32_t seq, uint32_t ack, uint8_t flags,
                  uint32_t payload, uint16_t mss, uint8_t* p) const noexcept;
+  uint16_t write_datagram(uint32_t f, pxio::Direction d, uint16_t payload, uint8_t* p) const noexcept;
   void describe(rte_mbuf& m) const noexcept;
 
   Shape shape_;

@@ -95,7 +95,7 @@ Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
   EngineOptions e;
   e.flows = c.flows;
   e.caravans = c.work == Work::kBundle || c.work == Work::kUnbundle;
-  if (e.caravans && c.version != 4) throw std::runtime_error("bundle and unbundle are for --ip 4");
+  e.version = c.version;
   auto engine = std::make_unique<Engine>(e, wires_, pools_->buffers());
   Engine* p = engine.get();
   add("engine", std::move(engine));
@@ -244,7 +244,7 @@ uint32_t Bench::packet_bytes() const {
     case Work::kRequest: return 128 + headers;
     case Work::kLro: return 6u * subjects_[0].frames->full_payload() + headers;
     case Work::kBundle:
-    case Work::kUnbundle: return kDatagram + 28u;
+    case Work::kUnbundle: return kDatagram + (c_.version == 4 ? 28u : 48u);
     default: return 1500;
   }
 }

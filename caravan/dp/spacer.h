@@ -35,6 +35,7 @@ class Spacer {
   // Sends the packet, in the order of its pair: now, or when its place has come. `pair_hash`: of
   // hash_of().
   void push(pxio::PktPtr pkt, uint64_t pair_hash, pxio::Nanos now) noexcept {
+    if (spacing_ == pxio::Nanos(0) && waiting_.empty()) return tx_.push(std::move(pkt));
     pxio::Nanos& free_at = lanes_[pair_hash % kLanes];
     // The lane's order is that of these times, and of arrival where they are equal.
     const pxio::Nanos at = std::min(std::max(now, free_at), now + kMostDelay);

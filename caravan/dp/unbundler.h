@@ -30,14 +30,16 @@ class Unbundler {
   }
 
   // Takes such a caravan, which came from an inside port and address: that is the caller's to know.
-  // Its datagrams, whole packets with the caravan's link header, are in out[0..n), in their order.
-  // 0: it was dropped under a counter. They may be larger than the outside takes.
-  using Out = std::array<pxio::PktPtr, kMaxDatagrams>;
+  // Its datagrams, whole packets with the caravan's link header, are in out[0..n), in their order, and the
+  // caller's. 0: it was dropped under a counter. They may be larger than the outside takes.
+  using Out = std::array<rte_mbuf*, kMaxDatagrams>;
   uint16_t take(pxio::PktPtr pkt, const pxio::PacketView& v, Out& out) noexcept;
 
  private:
-  pxio::PktPtr make(rte_mbuf& m, const pxio::PacketView& v, const Record& r, uint32_t base,
-                    uint8_t tos) noexcept;
+  struct Front;
+  bool take_one_buffer(pxio::PktPtr& pkt, const Records& records, const Front& front, uint32_t base, Out& out) noexcept;
+  bool take_chain(rte_mbuf& m, const Records& records, const Front& front, uint32_t base, Out& out) noexcept;
+  pxio::PktPtr make(rte_mbuf& m, const Record& r, const Front& front, uint32_t base) noexcept;
   void drop(Refusal why) noexcept;
 
   Limits limits_;

@@ -126,7 +126,7 @@ void CaravanStage::take_apart(PktPtr pkt, const PacketView& v, Nanos now) noexce
   caravan::Unbundler::Out out;
   const uint16_t n = unbundler_.take(std::move(pkt), v, out);
   for (uint16_t i = 0; i < n; ++i)
-    if (PktPtr fits = outlet_.fit(std::move(out[i]), v.l2_len, Direction::kOutbound))
+    if (PktPtr fits = outlet_.fit(PktPtr(out[i]), v.l2_len, Direction::kOutbound))
       spacer_.push(std::move(fits), pair, now);
 }
 

@@ -85,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     fuzz_check(
         w.kind == pxio::Kind::kUdp && w.why == pxio::Opaque::kNone && w.ip_len + 14 == got.size(),
         "each datagram is a whole packet");
-    out[i].reset();
+    pxio::PktPtr(out[i]).reset();
   }
   return 0;
 }

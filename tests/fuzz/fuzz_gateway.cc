@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Any sequence of frames, raw or made of segments that nearly fit flows that are open, from both sides,
-// in bursts, with time passing.
+// in bursts, with time passing; with and without caravans, whose datagrams, hellos and damage come too.
+#include "caravan/core/caravan.h"
+#include "caravan/core/hello.h"
+#include "pxgw/dp/caravan_stage.h"
 #include "tests/fuzz/input.h"
 #include "tests/support/bed.h"
 
@@ -39,6 +42,59 @@ Tcp segment(FuzzInput& in, const Flow& flow, Direction d, uint32_t (&next)[2]) {
   return t;
 }
 
+constexpr caravan::Secret kSecret{1, 2};
+
+// A datagram between the flow's hosts, to the caravan port now and then: a caravan, one that is damaged, a
+// hello, or anything.
+Frame datagram(FuzzInput& in, const Flow& flow, Direction d) {
+  Lower lower = (d == Direction::kInbound ? flow.in(0, 0) : flow.out(0, 0)).lower;
+  const uint8_t odd = in.u8();
+  if ((odd & 1) != 0) lower.tos = in.u8();
+  if ((odd & 2) != 0) lower.mf = true, lower.frag_offset = in.u8(), lower.df = false;
+  lower.id = in.u16();
+  Bytes payload;
+  uint16_t port = 6000;
+  switch (odd >> 2 & 3) {
+    case 0:
+      payload = Bytes(in.u16() % 1473, in.u8());
+      break;
+    case 1:
+      payload = in.bytes(in.u8());
+      port = 7475;
+      break;
+    case 2: {
+      port = 7475;
+      payload.resize(caravan::kHelloBytes);
+      caravan::Hello h{};
+      h.size = in.u16();
+      h.lifetime_ms = in.u16();
+      caravan::encode(h, std::span<uint8_t, caravan::kHelloBytes>(payload));
+      break;
+    }
+    default: {
+      port = 7475;
+      std::vector<Bytes> frames;
+      std::vector<caravan::UdpPacket> packets(1u + in.u8() % 6);
+      for (caravan::UdpPacket& p : packets) {
+        const Frame f = udp(lower, 1000, 2000, in.u16() % 1400);
+        frames.push_back(f.bytes);
+        const Bytes& b = frames.back();
+        if (!caravan::parse_udp({b.data() + 14, b.size() - 14}, p)) return f;
+      }
+      Bytes out(9100, 0);
+      const size_t n = caravan::bundle_packet(packets, port, out);
+      Frame f{Bytes(frames[0].begin(), frames[0].begin() + 14)};
+      f.bytes.insert(f.bytes.end(), out.begin(), out.begin() + static_cast<long>(n));
+      if ((odd & 16) != 0 && n != 0) f.bytes[14 + in.u16() % n] ^= in.u8();
+      if ((odd & 32) != 0) f.cuts = {in.u16(), 2000, 4000};
+      return f;
+    }
+  }
+  Frame f = udp(lower, in.u8(), port, payload);
+  if ((odd & 16) != 0) f.ol_flags = in.u8() % 2 != 0 ? RTE_MBUF_F_RX_L4_CKSUM_GOOD : RTE_MBUF_F_RX_L4_CKSUM_BAD;
+  return f;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
@@ -54,9 +110,23 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((how & 2) != 0) policy.max_merge_segs = 3;
   pxgw::Capacity capacity = small_capacity();
   if ((how & 4) != 0) capacity.flows = capacity.held = 1;
+  const bool caravans = (how & 64) != 0;
+  if (caravans) policy.caravans.mode = (how & 128) != 0 ? pxgw::Caravans::Mode::kObserve : pxgw::Caravans::Mode::kOn;
+  policy.caravans.spacing = std::chrono::microseconds(how & 3);
+  pxgw::CaravanHosts hosts(4, kSecret, 77);
   Bed bed(policy, capacity);
+  if (caravans)
+    bed.gateway().add_stage([&](const auto& c) {
+      return std::make_unique<pxgw::CaravanStage>(c, hosts, pxgw::CaravanStage::Ports{64, static_cast<uint16_t>(1 + how % 3)});
+    });
   std::vector<Flow> flows = {Flow({4, 0, true}, 1), Flow({6, 1, true}, 2), Flow({4, 2, false}, 3)};
   uint32_t next[3][2] = {};
+  for (const Flow& f : flows) {
+    const Lower l = f.in(0, 0).lower;
+    caravan::Host h{{l.version == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6, {}}, 9000, caravan::Time::max()};
+    std::copy_n(l.dst.begin(), l.version == 4 ? 4 : 16, h.address.bytes.begin());
+    fuzz_check(!caravans || hosts.table.set(h, bed.now()), "room for the hosts");
+  }
   if ((how & 8) != 0) flows[0].outside_mss = in.u16();
   if ((how & 16) != 0) flows[0].inside_mss = in.u16();
   if ((how & 32) == 0)
@@ -76,6 +146,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto n = static_cast<size_t>(op >> 4) % flows.size();
     switch (op >> 2 & 3) {
       case 0: {
+        if (caravans && op >> 4 != 0) {
+          burst.push_back(datagram(in, flows[n], d));
+          break;
+        }
         Frame f;
         f.bytes = in.bytes(in.u16() % 9600 + 1u);
         if (!f.bytes.empty()) burst.push_back(f);

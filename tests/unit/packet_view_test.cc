@@ -247,3 +247,42 @@ TEST_CASE("Parse: flags, signatures, multipath and odd options show", "[parse]")
   const PacketView v = parse(Tcp(t).seq(0xffffffff).flags(SYN | FIN | ACK).data(10));
   CHECK(v.seq_end() == 11);
 }
+
+TEST_CASE("Parse: a datagram says the same by the short way and by the long one", "[parse]") {
+  NoLeak guard;
+  const int version = GENERATE(4, 6);
+  const size_t payload = GENERATE(size_t{0}, size_t{1}, size_t{20}, size_t{60}, size_t{1400});
+  Lower lower;
+  lower.version = version;
+  if (version == 6) lower.src = addr6(0x2001, 0xdb8, 1), lower.dst = addr6(0xfd00, 9, 2);
+  const Frame whole = udp(lower, 1000, 2000, payload);
+  const auto check = [&](Frame f) {
+    const PacketView a = parse(f);
+    f.cuts = {10, 30};  // in pieces: that is for the parser
+    const PacketView b = parse(f);
+    CHECK(a.kind == b.kind);
+    CHECK(a.why == b.why);
+    CHECK(a.version == b.version);
+    CHECK(a.proto == b.proto);
+    CHECK(a.l2_len == b.l2_len);
+    CHECK(a.l3_len == b.l3_len);
+    CHECK(a.ip_len == b.ip_len);
+    return a.kind;
+  };
+  CHECK(check(whole) == Kind::kUdp);
+  Frame padded = whole;
+  padded.bytes.resize(padded.bytes.size() + 7, 0xee);
+  CHECK(check(padded) == Kind::kUdp);
+  // Each bit of the headers, changed on the way.
+  const size_t headers = 14u + (version == 4 ? 20 : 40) + 8;
+  for (size_t at = 12; at < headers; ++at) {
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      Frame damaged = whole;
+      damaged.bytes[at] = static_cast<uint8_t>(damaged.bytes[at] ^ 1u << bit);
+      check(damaged);
+      if (payload == 0) continue;
+      damaged.bytes.pop_back();  // shorter than IP says
+      check(damaged);
+    }
+  }
+}

@@ -106,9 +106,8 @@ class CaravanBed {
     for (uint16_t i = 0; i < n; ++i) {
       most_buffers = std::max<unsigned>(most_buffers, made[i]->nb_segs);
       r.push_back(to_bytes(*made[i]));
-      made[i].reset();
+      pxio::PktPtr(made[i]).reset();
     }
-    for (const auto& p : made) REQUIRE(!p);
     return r;
   }
 

@@ -429,7 +429,7 @@ TEST_CASE("unbundler: caravans that are refused, dropped and damaged, and pools 
     caravan::Unbundler::Out made;
     const uint16_t n = c.bed.unbundler.take(std::move(m), v, made);
     CHECK(n == (left >= 6 ? 3 : 0));
-    for (auto& p : made) p.reset();
+    for (uint16_t k = 0; k < n; ++k) pxio::PktPtr(made[k]).reset();
     for (rte_mbuf* b : taken) rte_pktmbuf_free(b);
   }
   CHECK(c.bed.count.drop_unbundle_no_buffer == 6);
