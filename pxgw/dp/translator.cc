@@ -269,8 +269,11 @@ void Translator::run_stages() noexcept {
 }
 
 void Translator::examine(Item& it, rte_mbuf& m, Direction port_dir) noexcept {
-  // Made in its place: what was just written in bytes is slow to copy.
-  new (&it) Item{.v = parse(m, policy_->link)};
+  // Made in its place: what was just written in bytes is slow to copy. Key and hash are for what has a flow.
+  new (&it.v) PacketView(parse(m, policy_->link));
+  it.flow = nullptr;
+  it.doubtful = false;
+  it.crosses = true;
   classify(it, m, port_dir);
 }
 
