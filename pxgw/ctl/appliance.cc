@@ -56,11 +56,15 @@ Json port_json(const std::string& name, const std::string& side, pxio::Port& por
   const pxio::PortStats s = port.stats();
   Json offloads = Json::object();
   for (const pxio::OffloadState& o : port.offloads()) offloads[o.name] = {{"used", o.used}, {"how", o.how}};
+  Json rules = Json::array();
+  for (const pxio::FlowRuleState& r : port.flow_rules())
+    rules.push_back({{"name", r.name}, {"used", r.used}, {"how", r.how}});
   return {{"name", name},
           {"side", side},
           {"driver", port.driver()},
           {"queues", port.queues()},
           {"offloads", offloads},
+          {"flow_rules", rules},
           {"rx_pkts", s.rx_pkts},
           {"rx_bytes", s.rx_bytes},
           {"tx_pkts", s.tx_pkts},
@@ -163,6 +167,7 @@ Appliance::NamedPort Appliance::open_port(const PortConfig& p, const char* side,
                                  .descriptors = kDescriptors,
                                  .merge_mtu = merge_mtu,
                                  .use = p.offloads,
+                                 .probe_port = flow_hash_.by_address,
                                  .interrupts = config_.idle == Config::Idle::kSleep});
   for (const std::string& w : port->warnings()) log(Level::kWarning, "{}", w);
   return {p.device, side, std::move(port)};

@@ -40,13 +40,14 @@ class ConfigError : public std::runtime_error {
 };
 
 // The keys of `offloads`.
-inline constexpr std::array<std::pair<std::string_view, bool pxio::OffloadWishes::*>, 6> kOffloads = {{
+inline constexpr std::array<std::pair<std::string_view, bool pxio::OffloadWishes::*>, 7> kOffloads = {{
     {"lro", &pxio::OffloadWishes::lro},
     {"tso", &pxio::OffloadWishes::tso},
     {"checksum", &pxio::OffloadWishes::checksum},
     {"scatter", &pxio::OffloadWishes::scatter},
     {"multi_segment", &pxio::OffloadWishes::multi_segment},
     {"rss", &pxio::OffloadWishes::rss},
+    {"flow_rules", &pxio::OffloadWishes::flow_rules},
 }};
 
 struct PortConfig {

@@ -33,7 +33,7 @@ PortConfig::Kind device_kind(const Value& v, std::string& device) {
 // Returns the first key that is off and isn't `tso`, the only one that a Linux interface has.
 std::optional<Value> read_offloads(const Value& v, pxio::OffloadWishes& wishes) {
   std::optional<Value> first;
-  v.map("lro, tso, checksum, scatter, multi_segment, rss", [&](const std::string& name, const Value& x) {
+  v.map("lro, tso, checksum, scatter, multi_segment, rss, flow_rules", [&](const std::string& name, const Value& x) {
     for (const auto& [known, wish] : kOffloads) {
       if (known != name) continue;
       using Choice = std::pair<std::string_view, bool>;

@@ -88,7 +88,38 @@ std::string ports_text(const Json& now, bool all) {
   return s;
 }
 
-Json selected(const Json& now, const std::string& what) { return what.empty() ? now : now.value(what, Json()); }
+// `pxgw stats flows`: the rules by which NICs steer.
+std::string flows_text(const Json& now) {
+  std::string s;
+  for (const Json& p : now.value("ports", Json::array())) {
+    s += fmt::format("{}{} {}, driver {}\n", s.empty() ? "" : "\n", p.value("side", ""), p.value("name", ""),
+                     p.value("driver", "?"));
+    const Json rules = p.value("flow_rules", Json::array());
+    if (rules.empty()) s += "  none: a Linux interface shares traffic by the kernel's flow hash\n";
+    for (const Json& r : rules)
+      s += fmt::format("  {:<24}{:<10}{}\n", r.value("name", ""), r.value("used", false) ? "in use" : "not used",
+                       r.value("how", ""));
+  }
+  return s;
+}
+
+Json flows_json(const Json& now) {
+  Json out = Json::array();
+  for (const Json& p : now.value("ports", Json::array()))
+    out.push_back({{"name", p.value("name", "")}, {"side", p.value("side", "")}, {"driver", p.value("driver", "")},
+                   {"flow_rules", p.value("flow_rules", Json::array())}});
+  return out;
+}
+
+Json selected(const Json& now, const std::string& what) {
+  if (what == "flows") return flows_json(now);
+  return what.empty() ? now : now.value(what, Json());
+}
+
+// What has a text of its own; empty: the summary of counters is wanted.
+std::string text_of(const Json& now, const StatsOptions& o) {
+  return o.what == "ports" ? ports_text(now, o.all) : o.what == "flows" ? flows_text(now) : "";
+}
 
 int watch(const StatsOptions& o) {
   Json before;
@@ -96,8 +127,8 @@ int watch(const StatsOptions& o) {
     const Json now = ask(o.control, {{"cmd", "stats"}});
     if (o.json) {
       fmt::print("{}\n", selected(now, o.what).dump());
-    } else if (o.what == "ports") {
-      fmt::print("{}{}\n", isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "", ports_text(now, o.all));
+    } else if (!o.what.empty()) {
+      fmt::print("{}{}\n", isatty(STDOUT_FILENO) ? "\033[H\033[2J" : "", text_of(now, o));
     } else {
       const Counters c = counters_from_json(now);
       const bool first = before.is_null();
@@ -126,8 +157,8 @@ int stats_command(const StatsOptions& o) {
     const Json now = ask(o.control, {{"cmd", "stats"}});
     if (o.json)
       fmt::print("{}\n", selected(now, o.what).dump(2));
-    else if (o.what == "ports")
-      fmt::print("{}", ports_text(now, o.all));
+    else if (!o.what.empty())
+      fmt::print("{}", text_of(now, o));
     else
       fmt::print("{}{}", summary(counters_from_json(now), {.all = o.all}),
                  rest_of(now, nullptr, 0, o.all));
@@ -144,8 +175,10 @@ CLI::App* add_stats(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<StatsOptions>();
   CLI::App* cmd = app.add_subcommand(
       "stats", "Shows the counters of a running gateway; those at zero are left out.");
-  cmd->add_option("WHAT", o->what, "ports: what each port can do, in use or why not, and its counters; all if left out")
-      ->check(CLI::IsMember({"ports"}));
+  cmd->add_option("WHAT", o->what,
+                  "ports: what each port can do, in use or why not, and its counters; flows: what each NIC steers "
+                  "by rules; all if left out")
+      ->check(CLI::IsMember({"ports", "flows"}));
   cmd->add_option("--control", o->control, "its control socket")
       ->type_name("PATH")
       ->capture_default_str();

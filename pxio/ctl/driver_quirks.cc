@@ -27,10 +27,11 @@ constexpr DriverQuirks kTable[] = {
      .buffers = 17},
     // gve_rx_dqo.c isn't there in 22.11: the setting goes nowhere.
     {.driver = "net_gve", .segment_size = S::kMissing, .lro_flag = false, .lro_works = false},
-    // i40e_rxtx.h, ice_rxtx.h, iavf_rxtx.h: outside it the NIC reports a malicious driver.
-    {.driver = "net_i40e", .min_mss = 256, .max_mss = 9674},
-    {.driver = "net_ice", .min_mss = 64, .max_mss = 9728},
-    {.driver = "net_iavf", .min_mss = 256, .max_mss = 9668},
+    // i40e_rxtx.h, ice_rxtx.h, iavf_rxtx.h: outside it the NIC reports a malicious driver. i40e_flow.c,
+    // ice_fdir_filter.c, iavf_fdir.c: fragments.
+    {.driver = "net_i40e", .min_mss = 256, .max_mss = 9674, .fragments = FragmentMatch::kPacketType},
+    {.driver = "net_ice", .min_mss = 64, .max_mss = 9728, .fragments = FragmentMatch::kMoreFragments},
+    {.driver = "net_iavf", .min_mss = 256, .max_mss = 9668, .fragments = FragmentMatch::kMoreFragments},
     // enic_rxtx.c: segment and headers at most 9208 B; headers here have at most 122.
     {.driver = "net_enic", .max_mss = 9208 - 122},
     // virtio_rxtx.c and lib/vhost: a peer on this machine leaves checksums to us.

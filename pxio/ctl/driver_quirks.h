@@ -22,6 +22,13 @@ enum class SegmentSize : uint8_t {
   kMissing,
 };
 
+// How a rule says "IP fragments".
+enum class FragmentMatch : uint8_t {
+  kRange,          // in full: IPv4 offset and MF 0x0001 ... 0x3fff; IPv6 has_frag_ext
+  kMoreFragments,  // ice, iavf: MF alone, or a fragment header with M, stand for all fragments
+  kPacketType,     // i40e: IPv4 0x0008 ... 0x2000 is its packet type FRAG_IPV4; IPv6 next header 44
+};
+
 struct DriverQuirks {
   std::string_view driver;  // what its name begins with
   LroCap lro_cap = LroCap::kAsSaid;
@@ -40,6 +47,7 @@ struct DriverQuirks {
   // net_af_packet: it says MTU 1500 and takes what its frames of a fixed size (framesz=) hold.
   bool fixed_frames = false;
   bool rss = true;               // false: what it says of RSS isn't how it shares traffic
+  FragmentMatch fragments = FragmentMatch::kRange;
   bool wraps_interface = false;  // of the kernel, which as a port itself has fewer limits
   std::string_view warning = {};  // what an operator should know of it
 };

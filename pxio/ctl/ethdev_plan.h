@@ -15,7 +15,8 @@ namespace pxio {
 
 // Which abilities may be used. All are where the port has them.
 struct OffloadWishes {
-  bool lro = true, tso = true, checksum = true, scatter = true, multi_segment = true, rss = true;
+  bool lro = true, tso = true, checksum = true, scatter = true, multi_segment = true, rss = true,
+       flow_rules = true;
   bool operator==(const OffloadWishes&) const = default;
 };
 

@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "pxio/ctl/eal_log.h"
+#include "pxio/ctl/flow_rules.h"
 
 namespace pxio {
 namespace {
@@ -47,6 +48,7 @@ class Setup {
   void check_mtu();
   void queues();
   void interrupts();
+  void flow_rules();
 
   const EthdevOptions& o_;
   const std::string name_;
@@ -185,6 +187,21 @@ void Setup::queues() {
   }
 }
 
+void Setup::flow_rules() {
+  std::vector<FlowRule> wanted = wanted_flow_rules(o_.probe_port);
+  if (!o_.use.flow_rules || plan_.queues == 1) {
+    const char* why = o_.use.flow_rules ? "one queue" : "off by configuration";
+    s_.flow_rules = unused_flow_rules(wanted, why);
+    s_.offloads.push_back({"flow_rules", false, why});
+    return;
+  }
+  s_.rules = std::make_shared<FlowRules>(s_.id, uint16_t{0}, quirks_->fragments, std::move(wanted));
+  s_.rules->create();
+  s_.flow_rules = s_.rules->states();
+  const auto used = std::count_if(s_.flow_rules.begin(), s_.flow_rules.end(), [](const auto& r) { return r.used; });
+  s_.offloads.push_back({"flow_rules", used != 0, fmt::format("{} of {} rules", used, s_.flow_rules.size())});
+}
+
 // Where one queue has none, all are looked at instead of waited for.
 void Setup::interrupts() {
   for (uint16_t q = 0; q < plan_.queues; ++q) {
@@ -217,11 +234,13 @@ std::unique_ptr<EthdevPort> Setup::run() {
     queues();
     check(rte_eth_dev_start(s_.id), "it doesn't start");
     check_mtu();
+    flow_rules();
     if (o_.interrupts) interrupts();
     if (const int rc = rte_eth_promiscuous_enable(s_.id); rc < 0)
       warn(fmt::format("no promiscuous mode ({}): frames to other addresses may be lost", rte_strerror(-rc)));
   } catch (...) {
     s_.queues = 0;
+    s_.rules.reset();
     s_.interrupts.clear();
     EthdevPort lets_go(std::move(s_));
     throw;
@@ -251,6 +270,7 @@ EthdevPort::~EthdevPort() {
     rte_eth_dev_rx_intr_ctl_q(s_.id, q, s_.interrupts[q].get(), RTE_INTR_EVENT_DEL, nullptr);
   rte_eth_dev_info info{};
   const bool known = rte_eth_dev_info_get(s_.id, &info) == 0;
+  s_.rules.reset();
   rte_eth_dev_stop(s_.id);
   rte_eth_dev_close(s_.id);
   if (s_.remove && known && info.device != nullptr) rte_dev_remove(info.device);

@@ -21,6 +21,7 @@ struct EthdevOptions {
   uint16_t descriptors = 1024;  // of each ring; less where the driver has fewer
   uint16_t merge_mtu = 0;       // largest IP packet that the NIC may merge to; 0: it isn't to merge
   OffloadWishes use;
+  uint16_t probe_port = 0;      // UDP, to be steered to one queue; 0: none
   bool interrupts = false;      // of receive queues, for threads that sleep
 };
 
