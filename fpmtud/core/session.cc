@@ -39,7 +39,9 @@ Session::Session(const SessionConfig& config, Time now)
       send_at_(now),
       began_(now),
       deadline_(Time::max()) {
-  begin_round({.kind = RoundKind::kFull, .top = evidence_.top()});
+  const uint16_t first = evidence_.top();
+  begin_round(config.check ? RoundSpec{.kind = RoundKind::kEverySize, .low = first, .high = first, .top = first}
+                           : RoundSpec{.kind = RoundKind::kFull, .top = first});
 }
 
 void Session::begin_round(const RoundSpec& spec) {
@@ -163,6 +165,9 @@ void Session::close_round(Time now) {
 
 void Session::go_on(Time now) {
   const uint16_t top = evidence_.top(), proven = evidence_.proven();
+  // Between what passed and `top` nothing has been tried yet.
+  if (config_.check && specs_.back().kind == RoundKind::kEverySize && specs_.back().low == specs_.back().top)
+    return begin_round({.kind = RoundKind::kFull, .low = proven, .top = top});
   if (const auto f = evidence_.finding()) {
     const bool hinted = config_.use_hints && hint_ > proven && hint_ < f->limit;
     const bool unproven = config_.prove && f->how == How::kFragment && !fragment_tried_;

@@ -16,6 +16,7 @@ struct SessionConfig {
   bool exact = false;      // to the byte, in one round more
   bool prove = false;      // one more where only a fragment tells, so that `proven` is what is answered
   bool use_hints = false;  // to try what ICMP errors name, as classical discovery does
+  bool check = false;      // `top` first, by itself: where another path has shown that it is likely to pass
 };
 
 enum class Verdict : uint8_t {

@@ -36,7 +36,8 @@ PathKey parse_destination(const std::string& text) {
   std::array<uint8_t, 16> a{};
   if (inet_pton(AF_INET, text.c_str(), a.data()) == 1) return PathKey::of(4, a.data());
   if (inet_pton(AF_INET6, text.c_str(), a.data()) == 1) return PathKey::of(6, a.data());
-  throw std::runtime_error(fmt::format("'{}' is not an address; give one, as 192.0.2.1 or 2001:db8::1", text));
+  throw std::runtime_error(
+      fmt::format("'{}' is not an address; give one, as 192.0.2.1 or 2001:db8::1", text));
 }
 
 std::string to_string(const PathKey& key) {
@@ -114,7 +115,8 @@ void PathProber::learn_way(uint16_t worker, const Report& r, Nanos now) {
   const bool just_known = d->probes != 0 && !d->lowered && now - d->since < kJustKnown;
   if (just_known && r.kind == Report::Kind::kElephant) {
     if (d->state == State::kConfirmed)
-      workers_.tell(worker, {.kind = Command::Kind::kConfirm, .pair = r.pair, .mtu = d->mtu, .to = r.to});
+      workers_.tell(worker,
+                    {.kind = Command::Kind::kConfirm, .pair = r.pair, .mtu = d->mtu, .to = r.to});
     return;
   }
   enqueue(key, *d, now);
@@ -139,9 +141,21 @@ void PathProber::begin(const Key& key, Nanos now) {
   d.state = State::kProbing;
   d.since = now;
   ++d.probes;
-  fpmtud::SessionConfig config{.family = family(key.second), .top = options_.top[key.first], .prove = true};
-  Flight f{.key = key, .session = fpmtud::Session(config, now), .nonce = fpmtud::random_nonce(), .from = d.from};
-  // Of the range that hosts take for themselves; the nonce tells answers apart from those to a host.
+  d.differs = false;
+  launch(key, d, {.family = family(key.second), .top = options_.top[key.first], .prove = true},
+         now);
+}
+
+void PathProber::launch(const Key& key, Destination& d, const fpmtud::SessionConfig& config,
+                        Nanos now) {
+  ++d.under_way;
+  Flight f{.key = key,
+           .session = fpmtud::Session(config, now),
+           .check = config.check,
+           .nonce = fpmtud::random_nonce(),
+           .from = d.from};
+  // Of the range that hosts take for themselves; the nonce tells answers apart from those to a
+  // host.
   f.from_port = static_cast<uint16_t>(32768 + random_() % 28232);
   flights_.push_back(std::move(f));
 }
@@ -178,8 +192,13 @@ bool PathProber::send_some(Flight& f, uint64_t& chunk, Nanos now) {
   const auto& [pair, to] = f.key;
   const Destination& d = known_.at(f.key);
   for (; f.told < workers_.count; ++f.told) {
-    const Command c{.kind = Command::Kind::kExpect, .pair = pair, .port = options_.port,
-                    .from_port = f.from_port, .to = to, .from = f.from, .nonce = f.nonce};
+    const Command c{.kind = Command::Kind::kExpect,
+                    .pair = pair,
+                    .port = options_.port,
+                    .from_port = f.from_port,
+                    .to = to,
+                    .from = f.from,
+                    .nonce = f.nonce};
     if (!workers_.tell(static_cast<uint16_t>(f.told), c)) return false;
   }
   const fpmtud::Round& round = f.session.round();
@@ -201,7 +220,8 @@ bool PathProber::send_some(Flight& f, uint64_t& chunk, Nanos now) {
     const std::span<uint8_t> frame(frame_);
     encode(probe, options_.key ? &*options_.key : nullptr, frame.subspan(headers));
     write_udp_headers(frame, d.l2, {f.from, to, f.from_port, options_.port},
-                      p.fragmentable ? Fragmentable::kYes : Fragmentable::kNo, static_cast<uint16_t>(random_()));
+                      p.fragmentable ? Fragmentable::kYes : Fragmentable::kNo,
+                      static_cast<uint16_t>(random_()));
     if (!workers_.transmit(d.worker, pair, frame)) return false;
     chunk += p.size;
   }
@@ -210,17 +230,45 @@ bool PathProber::send_some(Flight& f, uint64_t& chunk, Nanos now) {
   return true;
 }
 
+// What is only a lower bound says nothing where it lies below what would be taken for true anyway.
+bool PathProber::usable(const fpmtud::PathMtu& r, uint8_t pair) const {
+  using fpmtud::Verdict;
+  return r.proven != 0 && (r.verdict == Verdict::kMeasured || (r.verdict == Verdict::kLowerBound &&
+                                                               r.proven > options_.assumed[pair]));
+}
+
 void PathProber::landed(const Flight& f, Nanos now) {
   Destination& d = known_.at(f.key);
   const auto& [pair, to] = f.key;
-  d.result = f.session.result();
-  d.since = now;
-  using fpmtud::Verdict;
+  const fpmtud::PathMtu& r = f.session.result();
+  tell_all({.kind = Command::Kind::kExpectEnd, .pair = pair, .nonce = f.nonce});
+  --d.under_way;
+  if (!f.check) {
+    d.result = r;
+    // Up to what is taken for true anyway there is nothing to lose.
+    if (usable(r, pair) && r.proven > options_.assumed[pair]) {
+      const fpmtud::SessionConfig config{
+          .family = family(to), .top = r.proven, .prove = true, .check = true};
+      for (uint16_t i = 0; i < kChecks; ++i) launch(f.key, d, config, now);
+    }
+  } else {
+    // Silence says nothing; what another link takes less of does.
+    if (r.proven != 0 && r.proven < d.result.proven && r.verdict != fpmtud::Verdict::kSilent) {
+      d.differs = true;
+      d.result.proven = r.proven;
+      d.result.finding = r.finding;
+      d.result.notes |= r.notes;
+    }
+    d.result.took = std::max(d.result.took, now - d.since);
+  }
+  if (d.under_way == 0) settle(f.key, d, now);
+}
+
+void PathProber::settle(const Key& key, Destination& d, Nanos now) {
+  const auto& [pair, to] = key;
   const uint16_t mtu = d.result.proven;
-  // What is only a lower bound says nothing where it lies below what would be taken for true anyway.
-  const bool known = mtu != 0 && (d.result.verdict == Verdict::kMeasured ||
-                                  (d.result.verdict == Verdict::kLowerBound && mtu > options_.assumed[pair]));
-  if (known) {
+  d.since = now;
+  if (usable(d.result, pair)) {
     d.state = State::kConfirmed;
     d.mtu = mtu;
     d.lowered = false;
@@ -229,12 +277,12 @@ void PathProber::landed(const Flight& f, Nanos now) {
     d.state = d.lowered ? State::kLowered : State::kSilent;
     tell_all({.kind = Command::Kind::kSilent, .pair = pair, .to = to});
   }
-  tell_all({.kind = Command::Kind::kExpectEnd, .pair = pair, .nonce = f.nonce});
 }
 
 void PathProber::probe(const PathKey& to, Nanos now) {
   if (!options_.probe)
-    throw std::runtime_error("this gateway doesn't probe; give `pmtu: {probe: on}` in its configuration");
+    throw std::runtime_error(
+        "this gateway doesn't probe; give `pmtu: {probe: on}` in its configuration");
   bool known = false;
   for (auto& [key, d] : known_) {
     if (!(key.second == to) || d.from.version == 0) continue;
@@ -260,11 +308,14 @@ void PathProber::flush() {
 }
 
 Json PathProber::row(const Key& key, const Destination& d, Nanos now) const {
-  static constexpr std::array kStates = {"awaited", "queued", "probing", "confirmed", "lowered", "silent"};
+  static constexpr std::array kStates = {"awaited",   "queued",  "probing",
+                                         "confirmed", "lowered", "silent"};
   static constexpr std::array kHow = {"none", "fragment", "ladder", "both"};
   static constexpr std::pair<fpmtud::Note, const char*> kNotes[] = {
-      {fpmtud::kFragmentsFiltered, "fragments_filtered"}, {fpmtud::kReassembler, "reassembler"},
-      {fpmtud::kDfCleared, "df_cleared"},                 {fpmtud::kLoss, "loss"},
+      {fpmtud::kFragmentsFiltered, "fragments_filtered"},
+      {fpmtud::kReassembler, "reassembler"},
+      {fpmtud::kDfCleared, "df_cleared"},
+      {fpmtud::kLoss, "loss"},
       {fpmtud::kRateLimited, "rate_limited"}};
   Json j = {{"destination", to_string(key.second)}, {"pair", key.first}};
   j["mtu"] = d.mtu != 0 ? Json(d.mtu) : Json(nullptr);
@@ -273,6 +324,7 @@ Json PathProber::row(const Key& key, const Destination& d, Nanos now) const {
   j["probes"] = d.probes;
   if (d.probes == 0 || d.result.rounds == 0) return j;
   j["how"] = kHow[static_cast<size_t>(d.result.finding.how)];
+  j["paths_differ"] = d.differs;
   j["round_trips"] = d.result.round_trips;
   j["rtt_ms"] = 1e3 * seconds(d.result.rtt);
   j["took_ms"] = 1e3 * seconds(d.result.took);
@@ -293,7 +345,8 @@ Json PathProber::list(Nanos now) const {
 Json PathProber::show(const PathKey& to, Nanos now) const {
   Json j = {{"probe", options_.probe}, {"destinations", Json::array()}};
   for (const auto& [key, d] : known_)
-    if (key.second == to && now - d.since <= options_.lifetime) j["destinations"].push_back(row(key, d, now));
+    if (key.second == to && now - d.since <= options_.lifetime)
+      j["destinations"].push_back(row(key, d, now));
   return j;
 }
 

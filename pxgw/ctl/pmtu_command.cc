@@ -35,6 +35,7 @@ std::string table(const Json& answer) {
       how = fmt::format("{} {}, {} round {}, {:.1f} ms", d.value("how", "") == "both" ? "fragment and" : "by",
                         d.value("how", "") == "both" ? "ladder" : d.value("how", ""), d.value("round_trips", 0),
                         d.value("round_trips", 0) == 1 ? "trip" : "trips", d.value("took_ms", 0.0));
+      if (d.value("paths_differ", false)) how += ", the least of paths that differ by port";
       for (const Json& n : d.value("notes", Json::array())) how += ", " + n.get<std::string>();
     }
     s += fmt::format("{:<40}{:>6}  {:<10}{:>6.0f}s{}{}\n", d.value("destination", ""),

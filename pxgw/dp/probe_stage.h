@@ -53,7 +53,7 @@ class ProbeStage : public Stage {
   const uint8_t pair_;
   fpmtud::Responder responder_;
   ProbeFragments fragments_;
-  std::array<Expected, 32> expected_;
+  std::array<Expected, 64> expected_;  // PathProber's destinations under way, each with all of its checks
   uint32_t expecting_ = 0, next_expected_ = 0;
 };
 

@@ -22,6 +22,7 @@ PathKey outside(uint8_t last) { return PathKey::of(4, addr4(203, 0, 113, last).d
 // Two workers, one pair, and hosts outside behind paths of a given MTU; those without one are silent.
 struct Net {
   std::map<uint8_t, uint16_t> path;  // by the host's last byte
+  std::function<uint16_t(uint16_t)> link;  // what one of several takes, by source port
   std::vector<std::pair<uint16_t, Command>> told;
   std::vector<Bytes> sent;
   std::multimap<Nanos, Report> coming;
@@ -65,11 +66,13 @@ struct Net {
     const auto it = path.find(d.dst[3]);
     if (it == path.end() || !answers) return true;
     uint16_t fragment = 0;
-    if (d.ip_len > it->second) {
-      if (d.df) return true;
-      fragment = static_cast<uint16_t>((it->second - 20) / 8 * 8 + 20);
-    }
     fpmtud::Endpoint from{.port = static_cast<uint16_t>(d.l4[0] * 256 + d.l4[1])};
+    const uint16_t mtu = link ? std::min(link(from.port), it->second) : it->second;
+    if (mtu == 0) return true;
+    if (d.ip_len > mtu) {
+      if (d.df) return true;
+      fragment = static_cast<uint16_t>((mtu - 20) / 8 * 8 + 20);
+    }
     std::copy(d.src.begin(), d.src.end(), from.address.begin());
     Report r{.kind = Report::Kind::kAnswer, .pair = 0, .length = fpmtud::kReportBytes, .to = outside(d.dst[3]),
              .from = PathKey::of(4, d.src.data())};
@@ -128,9 +131,12 @@ TEST_CASE("prober: what it measures goes to every worker, and never above the tr
     CHECK(c[0].to == outside(7));
     CHECK(c[0].mtu <= mtu);
     CHECK(c[0].mtu + 8 > mtu);
-    CHECK(net.commands(Command::Kind::kExpect, w).size() == 1);
-    CHECK(net.commands(Command::Kind::kExpectEnd, w).size() == 1);
+    // Checked where there is something to lose.
+    const size_t sessions = 1 + (c[0].mtu > 1500 ? PathProber::kChecks : 0);
+    CHECK(net.commands(Command::Kind::kExpect, w).size() == sessions);
+    CHECK(net.commands(Command::Kind::kExpectEnd, w).size() == sessions);
   }
+  CHECK(net.row(7)["paths_differ"] == false);
   CHECK(net.row(7)["state"] == "confirmed");
   CHECK(net.row(7)["mtu"] <= mtu);
   // In the host's name, the way that its packets went.
@@ -139,6 +145,40 @@ TEST_CASE("prober: what it measures goes to every worker, and never above the tr
   CHECK(d.dst_mac == Mac{0, 2, 4, 6, 8, 10});
   CHECK(!d.df);
   CHECK(d.ip_len == 9000);
+}
+
+TEST_CASE("prober: where links of different MTU share the load, the least counts", "[prober]") {
+  const auto least = GENERATE(as<uint16_t>(), 1400, 1500, 4352);
+  for (int begin = 0; begin < 8; ++begin) {
+    Net net;
+    net.path[7] = 9000;
+    // One port in two, of those that come; the first one on either link.
+    std::map<uint16_t, uint16_t> links;
+    net.link = [&](uint16_t port) {
+      const auto n = static_cast<uint16_t>(links.size() + static_cast<size_t>(begin));
+      return links.try_emplace(port, n % 2 == 0 ? 9000 : least).first->second;
+    };
+    net.prober.take(0, net.elephant(7), net.now);
+    net.run(10s);
+    const auto c = net.commands(Command::Kind::kConfirm);
+    REQUIRE(c.size() == 1);  // never a larger one before
+    CHECK(c[0].mtu <= least);
+    CHECK(c[0].mtu + 8 > least);
+    CHECK(net.row(7)["paths_differ"] == (begin % 2 == 0));
+  }
+}
+
+TEST_CASE("prober: a link that is silent to some ports is never a small MTU", "[prober]") {
+  Net net;
+  net.path[7] = 9000;
+  std::map<uint16_t, uint16_t> links;
+  net.link = [&](uint16_t port) {
+    return links.try_emplace(port, links.size() % 2 == 0 ? 9000 : 0).first->second;
+  };
+  net.prober.take(0, net.elephant(7), net.now);
+  net.run(30s);
+  REQUIRE(net.commands(Command::Kind::kConfirm).size() == 1);
+  CHECK(net.commands(Command::Kind::kConfirm)[0].mtu == 9000);
 }
 
 TEST_CASE("prober: silence takes nothing away, and is told", "[prober]") {
