@@ -6,7 +6,7 @@ set -euo pipefail
 build=(cmake ninja-build g++ pkg-config ca-certificates libdpdk-dev libpcap-dev libfmt-dev libboost-dev
   libyaml-cpp-dev libssl-dev libcli11-dev nlohmann-json3-dev catch2 librapidcheck-dev ccache python3)
 demo=(iproute2 ethtool procps python3)
-test=("${demo[@]}" iptables tcpdump tshark iperf3 dnsmasq-base bind9-dnsutils openssl gnuplot-nox user-mode-linux kmod clang-14 libclang-rt-14-dev clang-format clang-tidy)
+test=("${demo[@]}" iptables iputils-ping tcpdump tshark iperf3 dnsmasq-base bind9-dnsutils openssl gnuplot-nox user-mode-linux kmod clang-14 libclang-rt-14-dev clang-format clang-tidy)
 
 groups=("$@")
 [ ${#groups[@]} -gt 0 ] || groups=(build demo test)

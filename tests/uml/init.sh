@@ -6,7 +6,6 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t tmpfs tmp /run
-mount -t tmpfs tmp /tmp 2>/dev/null
 for module in net/sched/sch_multiq net/sched/sch_ingress net/sched/cls_flower net/sched/act_skbedit \
   net/sched/act_gact net/sched/act_mirred net/sched/act_bpf drivers/net/tun; do
   file=/usr/lib/uml/modules/$(uname -r)/kernel/$module.ko
