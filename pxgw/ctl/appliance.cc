@@ -88,7 +88,7 @@ BufferPlan plan_buffers(const Config& c) {
   for (const PairConfig& p : c.pairs) {
     // A held packet consists of as many small buffers as full segments fit into the inside MTU.
     held += kHeldPackets * (p.inside.mtu / 1300u + 1);
-    if (c.policy.caravans.mode == Caravans::Mode::kOn) held += CaravanStage::kMostHeld;
+    if (c.policy.caravans.mode == Caravans::Mode::kOn) held += CaravanStage::kMostHeld + CaravanStage::kFragmented * Reassembler::kHeldPerPlace;
     // Where a NIC merges, into large buffers, those are held: it leaves two apart at most that would fit.
     if (p.outside.kind != PortConfig::Kind::kKernel && p.outside.offloads.lro) held_large += 2 * kHeldPackets;
     // Buffers of either pool may wait in any ring.

@@ -41,7 +41,7 @@ void read_caravan(const Value& v, Config& c) {
   Caravans& p = c.policy.caravans;
   using Mode = Caravans::Mode;
   using Switch = std::pair<std::string_view, bool>;
-  v.map("mode, hello, hosts, max_hosts, port, tunnels, spacing_us", [&](const std::string& name, const Value& x) {
+  v.map("mode, hello, hosts, max_hosts, port, tunnels, spacing_us, reassemble", [&](const std::string& name, const Value& x) {
     if (name == "mode") {
       using Choice = std::pair<std::string_view, Mode>;
       p.mode = x.one_of(std::array{Choice{"off", Mode::kOff}, Choice{"observe", Mode::kObserve}, Choice{"on", Mode::kOn}});
@@ -55,6 +55,8 @@ void read_caravan(const Value& v, Config& c) {
       p.port = static_cast<uint16_t>(x.number(1, 65535));
     } else if (name == "tunnels") {
       p.tunnels = read_tunnels(x);
+    } else if (name == "reassemble") {
+      p.reassemble = x.one_of(std::array{Switch{"off", false}, Switch{"on", true}});
     } else if (name == "spacing_us") {
       p.spacing = std::chrono::microseconds(x.number(0, 1000, "us"));
     } else {

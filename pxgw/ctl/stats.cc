@@ -46,7 +46,7 @@ constexpr Description kEngine[] = {
 // Counters are grouped by how their names begin; the first group that fits has them.
 struct Group {
   std::string_view title;
-  std::array<std::string_view, 5> prefixes;
+  std::array<std::string_view, 6> prefixes;
   std::string_view note;  // for docs/counters.md
 };
 constexpr Group kGroups[] = {
@@ -63,7 +63,7 @@ constexpr Group kGroups[] = {
     {"Dropped", {"drop_"}, "Packets that were lost in the gateway, by reason."},
     {"Path MTU and fragments", {"frag_", "icmp_", "ptb_", "pmtu_", "probe_"}, ""},
     {"Flows", {"flow_"}, ""},
-    {"Caravans", {"bundle_", "unbundle_", "observed_", "spaced", "hello_"}, ""},
+    {"Caravans", {"bundle_", "unbundle_", "observed_", "spaced", "hello_", "reassembl"}, ""},
 };
 
 const Group* group_of(std::string_view name) {
@@ -233,7 +233,7 @@ Json to_json(const Counters& c) {
   Json below = Json::array();
   for (size_t k = 0; k + 1 < kHoldBins; ++k) below.push_back(1u << k);
   j["hold"] = {{"below_us", below}, {"packets", c.hold}};
-  j["state"] = {{"flows", c.flows}, {"held_pkts", c.held_pkts}, {"handshakes", c.handshakes}, {"caravan_held", c.caravan_held}};
+  j["state"] = {{"flows", c.flows}, {"held_pkts", c.held_pkts}, {"handshakes", c.handshakes}, {"caravan_held", c.caravan_held}, {"fragments_held", c.fragments_held}};
   const auto y = yield_pct(c);
   j["yield_pct"] = y ? Json(*y) : Json(nullptr);
   j["unaccounted"] = unaccounted(c);
@@ -275,6 +275,7 @@ Counters counters_from_json(const Json& j) {
   get(state, "held_pkts", c.held_pkts);
   get(state, "handshakes", c.handshakes);
   get(state, "caravan_held", c.caravan_held);
+  get(state, "fragments_held", c.fragments_held);
   return c;
 }
 
@@ -303,10 +304,12 @@ int64_t unaccounted(const Counters& c) noexcept {
   // A caravan that was refused became nothing.
   const uint64_t unbundled = b.unbundle_out - b.unbundle_in;
   const uint64_t merged_away =
-      e.merge_out_segs - e.merge_out_merged + b.bundle_out_datagrams - b.bundle_out_caravans;
+      e.merge_out_segs - e.merge_out_merged + b.bundle_out_datagrams - b.bundle_out_caravans +
+      c.reassembled_fragments - c.reassembled_pkts;
   const uint64_t dropped = c.drop_split_checksum + c.drop_split_segments + c.drop_no_buffer +
                            c.drop_too_big + c.ptb_taken + c.ptb_ignored + c.probe_answers +
-                           c.probe_errors + c.probe_taken + c.drop_hello + c.drop_caravan_foreign + c.caravan_held;
+                           c.probe_errors + c.probe_taken + c.drop_hello + c.drop_caravan_foreign + c.caravan_held +
+                           c.fragments_held;
   return static_cast<int64_t>(received + made + unbundled - merged_away - segs_held - dropped - sent);
 }
 

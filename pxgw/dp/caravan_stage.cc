@@ -38,20 +38,27 @@ CaravanStage::CaravanStage(const Context& c, CaravanHosts& hosts, Ports ports)
       count_(c.count),
       hosts_(hosts),
       ports_(ports),
-      registrar_(hosts.table, {.largest = c.policy.inside_mtu, .secret = hosts.secret, .session = hosts.session}),
-      bundler_(hosts.table, kPairs, bundler_limits(c.policy, ports.inside_segs), {&c.to_inside, &c.count.hold},
-               c.count.caravan, hosts.secret[0]),
-      unbundler_({.port = c.policy.caravans.port, .max_segs = ports.outside_segs}, c.buffers, c.count.caravan),
-      spacer_(kSpaced, c.to_outside, c.count.caravan) {
+      registrar_(
+          hosts.table,
+          {.largest = c.policy.inside_mtu, .secret = hosts.secret, .session = hosts.session}),
+      bundler_(hosts.table, kPairs, bundler_limits(c.policy, ports.inside_segs),
+               {&c.to_inside, &c.count.hold}, c.count.caravan, hosts.secret[0]),
+      unbundler_({.port = c.policy.caravans.port, .max_segs = ports.outside_segs}, c.buffers,
+                 c.count.caravan),
+      spacer_(kSpaced, c.to_outside, c.count.caravan),
+      reassembler_(kFragmented, hosts.secret[1], c.count) {
   apply(c.policy, Nanos(0));
 }
 
 void CaravanStage::apply(const Policy& policy, Nanos now) noexcept {
   policy_ = &policy;
+  reassembler_.set_limits(
+      {.timeout = kFragmentsWait, .max_segs = std::min(policy.max_merge_segs, ports_.inside_segs)});
   registrar_.set_largest(policy.inside_mtu);
   bundler_.set_limits(bundler_limits(policy, ports_.inside_segs), now);
   bundler_.set_tunnel_ports(policy.caravans.tunnels);
   unbundler_.set_limits({.port = policy.caravans.port, .max_segs = ports_.outside_segs});
+  if (!policy.caravans.reassemble) let_go(now);
   spacer_.flush_all();
   spacer_.set_spacing(policy.caravans.spacing);
 }
@@ -59,28 +66,70 @@ void CaravanStage::apply(const Policy& policy, Nanos now) noexcept {
 void CaravanStage::process(std::span<Packet> pkts, Nanos now) noexcept {
   if (policy_->caravans.mode == Caravans::Mode::kOff) return;
   for (Packet& p : pkts) {
-    if (p.pkt == nullptr || (p.view->kind != Kind::kUdp && p.view->kind != Kind::kFragment)) continue;
+    if (p.pkt == nullptr || (p.view->kind != Kind::kUdp && p.view->kind != Kind::kFragment))
+      continue;
     const bool taken = p.dir == Direction::kInbound ? inbound(p, now) : outbound(p, now);
     // Nothing is left for later: the datagrams of a flow keep their order whichever way each goes.
-    if (!taken && policy_->caravans.mode == Caravans::Mode::kOn) outlet_.pass_on(PktPtr(p.pkt), *p.view, p.dir);
+    if (!taken && policy_->caravans.mode == Caravans::Mode::kOn)
+      outlet_.pass_on(PktPtr(p.pkt), *p.view, p.dir);
     if (taken || policy_->caravans.mode == Caravans::Mode::kOn) p.pkt = nullptr;
   }
   bundler_.end_burst(now);
 }
 
+// Caravans are between the gateway and its hosts. One from outside would bring past it what it is
+// there to see.
+bool CaravanStage::foreign(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
+  if (v.kind != Kind::kUdp || policy_->caravans.mode != Caravans::Mode::kOn ||
+      !unbundler_.is_caravan(m, v))
+    return false;
+  const uint8_t* ip = data(m) + v.l2_len;
+  return hosts_.table.size_of(caravan::destination_of(ip, v.version == 6), now) != 0;
+}
+
 bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
-  // Caravans are between the gateway and its hosts. One from outside would bring past it what it is there
-  // to see.
-  if (p.view->kind == Kind::kUdp && policy_->caravans.mode == Caravans::Mode::kOn &&
-      unbundler_.is_caravan(*p.pkt, *p.view)) {
-    const uint8_t* ip = data(*p.pkt) + p.view->l2_len;
-    if (hosts_.table.size_of(caravan::destination_of(ip, p.view->version == 6), now) != 0) {
+  if (foreign(*p.pkt, *p.view, now)) {
+    ++count_.drop_caravan_foreign;
+    PktPtr(p.pkt).reset();
+    return true;
+  }
+  if (p.view->kind == Kind::kFragment && policy_->caravans.reassemble && reassemble(p, now))
+    return true;
+  return bundler_.add(p.pkt, *p.view, now);
+}
+
+// True: it waits, or has left with what it belongs to.
+bool CaravanStage::reassemble(const Packet& p, Nanos now) noexcept {
+  if (policy_->caravans.mode != Caravans::Mode::kOn) return false;
+  const uint8_t* ip = data(*p.pkt) + p.view->l2_len;
+  const uint16_t takes =
+      hosts_.table.size_of(caravan::destination_of(ip, p.view->version == 6), now);
+  if (takes == 0) return false;
+  Reassembler::Out out;
+  const uint16_t n =
+      reassembler_.add(p.pkt, *p.view, std::min(takes, policy_->inside_mtu), now, out);
+  to_host({out.data(), n}, now);
+  return true;
+}
+
+void CaravanStage::let_go(Nanos now) noexcept {
+  Reassembler::Out out;
+  while (const uint16_t n = reassembler_.take_oldest(out)) to_host({out.data(), n}, now);
+}
+
+// Behind what is held for their pair.
+void CaravanStage::to_host(std::span<rte_mbuf* const> pkts, Nanos now) noexcept {
+  for (rte_mbuf* m : pkts) {
+    PktPtr pkt(m);
+    const PacketView v = pxio::parse(*m, policy_->link);
+    if (foreign(*m, v, now)) {
       ++count_.drop_caravan_foreign;
-      PktPtr(p.pkt).reset();
-      return true;
+    } else if (bundler_.add(m, v, now)) {
+      (void)pkt.release();
+    } else {
+      outlet_.pass_on(std::move(pkt), v, Direction::kInbound);
     }
   }
-  return bundler_.add(p.pkt, *p.view, now);
 }
 
 bool CaravanStage::from_inside_host(const rte_mbuf& m, const PacketView& v) const noexcept {
@@ -92,7 +141,8 @@ bool CaravanStage::from_inside_host(const rte_mbuf& m, const PacketView& v) cons
 bool CaravanStage::outbound(const Packet& p, Nanos now) noexcept {
   const PacketView& v = *p.view;
   if (v.kind == Kind::kUdp && policy_->caravans.mode == Caravans::Mode::kOn) {
-    const bool hello = policy_->caravans.hello && caravan::is_hello(*p.pkt, v, policy_->caravans.port);
+    const bool hello =
+        policy_->caravans.hello && caravan::is_hello(*p.pkt, v, policy_->caravans.port);
     if (hello || unbundler_.is_caravan(*p.pkt, v)) {
       PktPtr pkt(p.pkt);
       if (!from_inside_host(*pkt, v)) {
@@ -118,7 +168,8 @@ bool CaravanStage::outbound(const Packet& p, Nanos now) noexcept {
 }
 
 uint64_t CaravanStage::pair_hash(const rte_mbuf& m, const PacketView& v) const noexcept {
-  return caravan::hash_of(caravan::pair_of(data(m) + v.l2_len, v.version == 6), v.version == 6, hosts_.secret[0]);
+  return caravan::hash_of(caravan::pair_of(data(m) + v.l2_len, v.version == 6), v.version == 6,
+                          hosts_.secret[0]);
 }
 
 void CaravanStage::take_apart(PktPtr pkt, const PacketView& v, Nanos now) noexcept {
@@ -131,13 +182,18 @@ void CaravanStage::take_apart(PktPtr pkt, const PacketView& v, Nanos now) noexce
 }
 
 void CaravanStage::flush_expired(Nanos now) noexcept {
+  Reassembler::Out out;
+  while (const uint16_t n = reassembler_.take_expired(now, out)) to_host({out.data(), n}, now);
   bundler_.flush_expired(now);
   spacer_.flush_expired(now);
 }
 
 std::optional<Nanos> CaravanStage::next_deadline() const noexcept {
-  const auto a = bundler_.next_deadline(), b = spacer_.next_deadline();
-  return a && b ? std::min(*a, *b) : a ? a : b;
+  std::optional<Nanos> next;
+  for (const auto& d :
+       {bundler_.next_deadline(), spacer_.next_deadline(), reassembler_.next_deadline()})
+    if (d && (!next || *d < *next)) next = d;
+  return next;
 }
 
 void CaravanStage::count() noexcept {
@@ -148,12 +204,15 @@ void CaravanStage::count() noexcept {
   count_.hello_full = r.refused_full;
   count_.hello_limited = r.drop_limit;
   count_.caravan_held = bundler_.held_datagrams() + spacer_.held();
+  count_.fragments_held = reassembler_.held();
 }
 
 void CaravanStage::drain(Nanos now) noexcept {
+  let_go(now);
   bundler_.flush_all(now);
   spacer_.flush_all();
   count_.caravan_held = 0;
+  count_.fragments_held = 0;
 }
 
 }  // namespace pxgw

@@ -6,6 +6,7 @@
 #include "caravan/dp/bundler.h"
 #include "caravan/dp/spacer.h"
 #include "caravan/dp/unbundler.h"
+#include "pxgw/dp/reassembler.h"
 #include "pxgw/dp/stage.h"
 
 namespace pxgw {
@@ -23,6 +24,9 @@ class CaravanStage final : public Stage {
  public:
   // Pairs of addresses that may be held at once, and datagrams in all of them.
   static constexpr uint32_t kPairs = 4096, kMostHeld = 8192;
+  // Datagrams of which fragments wait, and for how long.
+  static constexpr uint32_t kFragmented = 512;
+  static constexpr pxio::Nanos kFragmentsWait = std::chrono::milliseconds(20);
 
   // `max_segs`: buffers that the inside and the outside port take in one packet. Throws std::bad_alloc.
   struct Ports {
@@ -39,6 +43,10 @@ class CaravanStage final : public Stage {
 
  private:
   bool inbound(const Packet& p, pxio::Nanos now) noexcept;
+  bool foreign(const rte_mbuf& m, const pxio::PacketView& v, pxio::Nanos now) const noexcept;
+  bool reassemble(const Packet& p, pxio::Nanos now) noexcept;
+  void let_go(pxio::Nanos now) noexcept;  // of fragments that wait
+  void to_host(std::span<rte_mbuf* const> pkts, pxio::Nanos now) noexcept;
   bool outbound(const Packet& p, pxio::Nanos now) noexcept;
   void take_apart(pxio::PktPtr pkt, const pxio::PacketView& v, pxio::Nanos now) noexcept;
   uint64_t pair_hash(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
@@ -54,6 +62,7 @@ class CaravanStage final : public Stage {
   caravan::Bundler bundler_;
   caravan::Unbundler unbundler_;
   caravan::Spacer spacer_;
+  Reassembler reassembler_;
 };
 
 }  // namespace pxgw

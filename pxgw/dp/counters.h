@@ -26,6 +26,7 @@ struct Counters {
   // State at the time of the copy.
   uint64_t flows = 0, held_pkts = 0, handshakes = 0;
   uint64_t caravan_held = 0;  // datagrams
+  uint64_t fragments_held = 0;
 };
 static_assert(sizeof(Counters) % sizeof(uint64_t) == 0);
 

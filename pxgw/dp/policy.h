@@ -55,6 +55,7 @@ struct Caravans {
   uint16_t port = 7475;
   pxio::Nanos spacing{0};   // between datagrams of one caravan from inside, on their way out
   std::vector<uint16_t> tunnels;  // ports that are never bundled
+  bool reassemble = false;  // fragmented datagrams become whole for hosts that take caravans
 };
 
 struct Policy {

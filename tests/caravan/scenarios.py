@@ -234,6 +234,41 @@ def losses(args):
         need(sorted(got) == sorted(payload(i, n) for i, n in enumerate(sizes)), "other datagrams than were sent")
 
 
+def reassembled(bed, version):
+    """Fragments that the inside host had to put together itself."""
+    if version == 4:
+        lines = [line.split() for line in bed.inside.run("cat", "/proc/net/snmp").splitlines() if line.startswith("Ip:")]
+        return int(lines[1][lines[0].index("ReasmReqds")])
+    return int(dict(line.split() for line in bed.inside.run("cat", "/proc/net/snmp6").splitlines())["Ip6ReasmReqds"])
+
+
+def fragmented(args):
+    """Datagrams that their sender had to fragment arrive whole; a part without the others arrives, too."""
+    need(args.pxgw, "this is for pxgw; give --pxgw")
+    with Bed(args, caravan="{mode: on, reassemble: on}") as bed:
+        sizes = [8000, 4600, 8940, 7000, 5001] * 40  # none fits a caravan beside another
+        for version in (4, 6):
+            a = bed.udp(bed.inside, version, INSIDE[version], 5000)
+            b = bed.udp(bed.outside, version, FAR[version], 6000)
+            before = reassembled(bed, version)
+            send_burst(b, (INSIDE[version], 5000), sizes, pause=0.01)
+            check_stream(collect(a, len(sizes)), sizes, (FAR[version], 6000), f"IPv{version}")
+            need(reassembled(bed, version) == before, f"IPv{version}: the host got fragments")
+        with bed.outside.entered():
+            raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        udp = struct.pack("!HHHH", 6000, 5000, 8 + 2960, 0) + payload(0, 1472)
+        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 77, 0x2000, 64, 17, 0,
+                           socket.inet_aton(FAR[4]), socket.inet_aton(INSIDE[4]))
+        before = reassembled(bed, 4)
+        raw.sendto(head + udp, (INSIDE[4], 0))
+        wait_for(lambda: reassembled(bed, 4) == before + 1, 2, "the part arriving")
+        gateway = bed.pxgw.settled_stats()["gateway"]
+        print({k: v for k, v in gateway.items() if k.startswith("reassembl")})
+        need(gateway["reassembled_pkts"] == 2 * len(sizes), f"{gateway['reassembled_pkts']} made whole")
+        need(gateway["reassembly_expired"] == 1, "the lone part")
+        bed.stop_gateway()
+
+
 def misuse(args):
     """What can't work says so in one line, with exit status 2."""
     def fails(bed, *options):
@@ -260,4 +295,4 @@ def misuse(args):
 
 
 SCENARIOS = {f.__name__: f for f in (both_ways, one_by_one, inwards_only, every_size, batches, plain_without_gateway, gateway_restart, killed,
-                                     left_alone, losses, misuse)}
+                                     left_alone, losses, fragmented, misuse)}

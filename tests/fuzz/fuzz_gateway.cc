@@ -50,8 +50,21 @@ Frame datagram(FuzzInput& in, const Flow& flow, Direction d) {
   Lower lower = (d == Direction::kInbound ? flow.in(0, 0) : flow.out(0, 0)).lower;
   const uint8_t odd = in.u8();
   if ((odd & 1) != 0) lower.tos = in.u8();
-  if ((odd & 2) != 0) lower.mf = true, lower.frag_offset = in.u8(), lower.df = false;
-  lower.id = in.u16();
+  if ((odd & 2) != 0) {
+    // Of few datagrams, so that some become whole.
+    const uint16_t at = in.u8(), id = in.u8() & 3, where = static_cast<uint16_t>(at << 3 | (odd >> 6 & 1));
+    lower.df = false;
+    lower.id = id;
+    if (lower.version == 4) {
+      lower.mf = (odd & 64) != 0;
+      lower.frag_offset = at;
+    } else {
+      lower.extensions.push_back({44, {0, 0, static_cast<uint8_t>(where >> 8), static_cast<uint8_t>(where), 0, 0, 0,
+                                       static_cast<uint8_t>(id)}});
+    }
+  } else {
+    lower.id = in.u16();
+  }
   Bytes payload;
   uint16_t port = 6000;
   switch (odd >> 2 & 3) {
@@ -112,6 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if ((how & 4) != 0) capacity.flows = capacity.held = 1;
   const bool caravans = (how & 64) != 0;
   if (caravans) policy.caravans.mode = (how & 128) != 0 ? pxgw::Caravans::Mode::kObserve : pxgw::Caravans::Mode::kOn;
+  policy.caravans.reassemble = true;
   policy.caravans.spacing = std::chrono::microseconds(how & 3);
   pxgw::CaravanHosts hosts(4, kSecret, 77);
   Bed bed(policy, capacity);

@@ -141,7 +141,8 @@ std::string Bed::check_balance() {
   const uint64_t more = (e.split_out_segs - e.split_in_pkts) + (c.frag_out_pkts - c.frag_in_pkts) +
                         c.icmp_sent + c.probe_sent + c.probe_reports + c.caravan.unbundle_out;
   const uint64_t fewer = e.merge_out_segs - e.merge_out_merged + c.caravan.bundle_out_datagrams -
-                         c.caravan.bundle_out_caravans + c.caravan.unbundle_in;
+                         c.caravan.bundle_out_caravans + c.caravan.unbundle_in + c.reassembled_fragments -
+                         c.reassembled_pkts;
   expect("packets sent", inside_tx_.pushed_pkts() + outside_tx_.pushed_pkts(),
          given_[0] + given_[1] + more - fewer - drops);
   expect("buffers not back", pools_.in_use(), 0);

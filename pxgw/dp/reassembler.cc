@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pxgw/dp/reassembler.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "pxio/dp/checksum.h"
+
+namespace pxgw {
+
+using namespace pxio;
+
+namespace {
+
+constexpr uint16_t kFragmentHeader = 8;  // IPv6, RFC 8200, section 4.5
+
+// TOS, or class and flow label.
+uint32_t marks(const rte_mbuf& m, uint32_t l2_len, bool v6) {
+  const uint8_t* ip = data(m) + l2_len;
+  return v6 ? load<uint32_t>(ip) : ip[1];
+}
+
+}  // namespace
+
+struct Reassembler::Fragment {
+  uint32_t id;
+  uint16_t offset, length, headers;
+  uint8_t l2_len;
+  bool more, v6;
+  uint32_t end() const { return uint32_t{offset} + length; }
+};
+
+Reassembler::Reassembler(uint32_t capacity, uint64_t secret, Counters& counters)
+    : count_(counters),
+      secret_(secret),
+      mask_(std::bit_ceil(std::max(capacity, kWays) / kWays) - 1),
+      places_(make_zeroed<Place>(size_t{mask_ + 1} * kWays + 1)) {}
+
+Reassembler::~Reassembler() {
+  Out out;
+  for (uint16_t n; (n = take_oldest(out)) != 0;)
+    for (uint16_t i = 0; i < n; ++i) PktPtr(out[i]).reset();
+}
+
+// A whole fragment of UDP whose header says nothing odd, in buffers that are ours to change.
+bool Reassembler::read(const rte_mbuf& m, const PacketView& v, Fragment& f) noexcept {
+  const uint8_t* ip = data(m) + v.l2_len;
+  f.v6 = v.version == 6;
+  f.l2_len = v.l2_len;
+  if (f.v6) {
+    f.headers = static_cast<uint16_t>(v.l2_len + kIpv6HeaderLen + kFragmentHeader);
+    if (v.l3_len != kIpv6HeaderLen || m.data_len <= f.headers ||
+        v.ip_len < kIpv6HeaderLen + kFragmentHeader)
+      return false;
+    const uint8_t* h = ip + kIpv6HeaderLen;
+    const uint16_t where = load<be16>(h + 2).host();
+    if (h[0] != kProtoUdp || h[1] != 0 || (where & 6) != 0) return false;
+    f.offset = where & 0xfff8;
+    f.more = (where & 1) != 0;
+    f.id = load<uint32_t>(h + 4);
+    f.length = static_cast<uint16_t>(v.ip_len - kIpv6HeaderLen - kFragmentHeader);
+  } else {
+    f.headers = static_cast<uint16_t>(v.l2_len + kIpv4HeaderLen);
+    if (v.l3_len != kIpv4HeaderLen || v.proto != kProtoUdp || m.data_len <= f.headers) return false;
+    const auto& h = *reinterpret_cast<const Ipv4Header*>(ip);
+    const uint16_t where = h.frag.host();
+    if ((where & (kIpDf | kIpReserved)) != 0 || !ipv4_header_ok(h)) return false;
+    f.offset = static_cast<uint16_t>((where & kIpOffsetMask) * 8);
+    f.more = (where & kIpMf) != 0;
+    f.id = h.id.raw();
+    f.length = static_cast<uint16_t>(v.ip_len - kIpv4HeaderLen);
+  }
+  if (f.length == 0 || (f.more && f.length % 8 != 0) || (!f.more && f.offset == 0)) return false;
+  return v.l2_len + v.ip_len <= m.pkt_len && writable(m);
+}
+
+// Whether it can be of the same datagram: like the first in what all must share, and over none of
+// them. Datagrams whose fragments overlap are the receiver's to refuse (RFC 5722, section 3).
+bool Reassembler::fits_with(const Place& p, const rte_mbuf& m, const Fragment& f) noexcept {
+  const rte_mbuf& first = *p.pieces[0].pkt;
+  if (p.count == kMostFragments || p.l2_len != f.l2_len || p.headers != f.headers ||
+      marks(first, p.l2_len, p.v6) != marks(m, f.l2_len, f.v6) ||
+      !std::equal(data(m), data(m) + f.l2_len, data(first)))
+    return false;
+  if (p.total != 0 && (f.end() > p.total || !f.more)) return false;
+  return std::none_of(p.pieces.begin(), p.pieces.begin() + p.count, [&](const Piece& o) {
+    const uint32_t end = uint32_t{o.offset} + o.length;
+    return (f.offset < end && o.offset < f.end()) || (!f.more && end > f.end());
+  });
+}
+
+uint16_t Reassembler::add(rte_mbuf* pkt, const PacketView& v, uint32_t largest, Nanos now,
+                          Out& out) noexcept {
+  out[0] = pkt;
+  Fragment f;
+  if (!read(*pkt, v, f)) return 1;
+  const caravan::Pair pair = caravan::pair_of(data(*pkt) + f.l2_len, f.v6);
+  const uint64_t hash = caravan::hash_of(pair, f.v6, secret_ ^ f.id * 0x9e3779b97f4a7c15ull);
+  const uint32_t set = static_cast<uint32_t>(hash & mask_) * kWays + 1;
+  uint32_t place = 0, free = 0;
+  for (uint32_t i = set; i < set + kWays; ++i) {
+    const Place& p = places_[i];
+    if (p.count == 0) {
+      free = i;
+    } else if (p.id == f.id && p.v6 == f.v6 && p.pair == pair) {
+      place = i;
+    }
+  }
+  const uint32_t headers = f.v6 ? kIpv6HeaderLen : kIpv4HeaderLen;
+  if (headers + f.end() > largest || (place != 0 && !fits_with(places_[place], *pkt, f))) {
+    ++count_.reassembly_unfit;
+    return place != 0 ? give_up(place, pkt, out) : uint16_t{1};
+  }
+  if ((place == 0 && free == 0) || held_ >= kHeldPerPlace * kWays * (mask_ + 1)) {
+    ++count_.reassembly_full;
+    return place != 0 ? give_up(place, pkt, out) : uint16_t{1};
+  }
+  if (place == 0) {
+    place = free;
+    Place& p = places_[place];
+    p = Place{};
+    p.pair = pair;
+    p.since = now;
+    p.id = f.id;
+    p.headers = f.headers;
+    p.l2_len = f.l2_len;
+    p.v6 = f.v6;
+    p.prev = places_[0].prev;
+    places_[p.prev].next = place;
+    places_[0].prev = place;
+  }
+  Place& p = places_[place];
+  p.pieces[p.count++] = {pkt, f.offset, f.length};
+  ++held_;
+  p.bytes += f.length;
+  p.segs = static_cast<uint16_t>(p.segs + pkt->nb_segs);
+  if (!f.more) p.total = f.end();
+  // None overlaps another: as many bytes are all of them.
+  if (p.total == 0 || p.bytes != p.total) return 0;
+  if (p.segs > limits_.max_segs) {
+    ++count_.reassembly_unfit;
+    return release(place, out);
+  }
+  count_.reassembled_fragments += p.count;
+  ++count_.reassembled_pkts;
+  rte_mbuf* whole = join(p);
+  release(place, out);
+  out[0] = whole;
+  return 1;
+}
+
+// The pieces in their order behind the first one's headers. Their checksum stays what the sender
+// made of it.
+rte_mbuf* Reassembler::join(Place& p) noexcept {
+  std::sort(p.pieces.begin(), p.pieces.begin() + p.count,
+            [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  rte_mbuf* head = p.pieces[0].pkt;
+  trim_to(*head, uint32_t{p.headers} + p.pieces[0].length);
+  if (p.v6) {
+    uint8_t* ip = data(*head) + p.l2_len;
+    ip[6] = kProtoUdp;
+    const be16 length(static_cast<uint16_t>(p.total));
+    std::memcpy(ip + 4, &length, sizeof length);
+    uint8_t* from = data(*head);
+    std::memmove(from + kFragmentHeader, from, p.l2_len + size_t{kIpv6HeaderLen});
+    head = strip_front(head, kFragmentHeader);
+  } else {
+    auto& ip = header_at<Ipv4Header>(*head, p.l2_len);
+    const be16 length(static_cast<uint16_t>(kIpv4HeaderLen + p.total)), whole(0);
+    ip.checksum = update_checksum(ip.checksum, ip.total_len.raw(), length.raw());
+    ip.checksum = update_checksum(ip.checksum, ip.frag.raw(), whole.raw());
+    ip.total_len = length;
+    ip.frag = whole;
+  }
+  // What a port said of one fragment says nothing of the datagram.
+  head->ol_flags &= ~(RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_IP_CKSUM_MASK);
+  rte_mbuf* last = rte_pktmbuf_lastseg(head);
+  for (uint8_t i = 1; i < p.count; ++i) {
+    rte_mbuf* m = p.pieces[i].pkt;
+    trim_to(*m, uint32_t{p.headers} + p.pieces[i].length);
+    last = append(*head, *last, PktPtr(strip_front(m, p.headers)));
+  }
+  return head;
+}
+
+// Empties the place; its fragments are in `out` as they came.
+uint16_t Reassembler::release(uint32_t place, Out& out) noexcept {
+  Place& p = places_[place];
+  places_[p.prev].next = p.next;
+  places_[p.next].prev = p.prev;
+  const uint8_t n = p.count;
+  for (uint8_t i = 0; i < n; ++i) out[i] = p.pieces[i].pkt;
+  held_ -= n;
+  p.count = 0;
+  return n;
+}
+
+uint16_t Reassembler::give_up(uint32_t place, rte_mbuf* pkt, Out& out) noexcept {
+  const uint16_t n = release(place, out);
+  out[n] = pkt;
+  return static_cast<uint16_t>(n + 1);
+}
+
+uint16_t Reassembler::take_expired(Nanos now, Out& out) noexcept {
+  const uint32_t oldest = places_[0].next;
+  if (oldest == 0 || places_[oldest].since + limits_.timeout > now) return 0;
+  ++count_.reassembly_expired;
+  return release(oldest, out);
+}
+
+uint16_t Reassembler::take_oldest(Out& out) noexcept {
+  return places_[0].next != 0 ? release(places_[0].next, out) : uint16_t{0};
+}
+
+}  // namespace pxgw
