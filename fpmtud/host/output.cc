@@ -128,6 +128,12 @@ std::string to_text(const TargetResult& r, const ProbeOptions& o) {
       if ((set & n.note) != 0) s += fmt::format("  {}{}\n", way, n.text);
   };
   notes(f.notes, "");
+  if (r.paths.differ()) {
+    s += "  paths differ by source port:";
+    for (const PortPaths::Path& p : r.paths.each())
+      s += fmt::format(" {} {}{}", p.port, value_text(p.result),
+                       &p == &r.paths.each().back() ? "\n" : ",");
+  }
   if (r.reverse) {
     s += fmt::format("  from there: {}", value_text(*r.reverse));
     if (r.reverse->finding.mtu != 0)
@@ -156,6 +162,12 @@ std::string to_json(const TargetResult& r, const ProbeOptions& o) {
   } else if (!o.unset_route) {
     j.update(json_of(r.forward));
     j["ms"] = ms(r.forward.took);
+    j["paths_differ"] = r.paths.differ();
+    if (r.paths.differ())
+      for (const PortPaths::Path& p : r.paths.each()) {
+        const uint16_t mtu = p.result.finding.mtu;
+        j["paths"].push_back({{"port", p.port}, {"mtu", mtu == 0 ? Json() : Json(mtu)}});
+      }
     if (r.reverse) j["reverse"] = json_of(*r.reverse);
   }
   if (!r.route.empty()) {

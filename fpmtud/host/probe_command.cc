@@ -32,6 +32,7 @@ struct CommandOptions {
   std::string targets_file, key_file;
   bool json = false, only4 = false, only6 = false;
   double watch_s = 10, rate_mbit = 100;
+  uint16_t flows = 0;  // 0: as the number of hosts suggests
   ProbeOptions probe;
 };
 
@@ -84,12 +85,12 @@ class Printer {
     }
     const std::string name = r.target.name + to_text(r.target.at);
     const auto before = last_.find(name);
-    const std::pair<uint16_t, uint16_t> now{r.forward.finding.mtu,
-                                            r.reverse ? r.reverse->finding.mtu : uint16_t{0}};
+    const Values now{r.forward.finding.mtu, r.reverse ? r.reverse->finding.mtu : uint16_t{0},
+                     r.paths.differ()};
     const bool first = before == last_.end();
     if (!first && before->second.values == now) return;
     if (!first && !o_.json)
-      write(fmt::format("{} was {}: ", to_text(r.target.at), value(before->second.values.first)));
+      write(fmt::format("{} was {}: ", to_text(r.target.at), value(before->second.values.mtu)));
     write(o_.json ? to_json(r, o_.probe) : to_text(r, o_.probe));
     last_[name] = {now, code};
   }
@@ -102,8 +103,13 @@ class Printer {
   size_t measured() const { return measured_; }
 
  private:
+  struct Values {
+    uint16_t mtu, reverse;
+    bool differ;
+    bool operator==(const Values&) const = default;
+  };
   struct Last {
-    std::pair<uint16_t, uint16_t> values;
+    Values values;
     ExitCode code;
   };
   static std::string value(uint16_t mtu) { return mtu == 0 ? "unknown" : fmt::format("{}", mtu); }
@@ -152,6 +158,8 @@ int probe(CommandOptions& o) {
     if (o.only4) o.probe.family = Family::kIpv4;
     if (o.only6) o.probe.family = Family::kIpv6;
     if (!o.key_file.empty()) o.probe.key = read_key(o.key_file);
+    // Of many hosts it is the number that counts: four times the bytes for each would make it slow.
+    o.probe.flows = o.flows != 0 ? o.flows : o.targets_file.empty() ? kDefaultPorts : uint16_t{1};
     o.probe.rate = static_cast<uint64_t>(o.rate_mbit * 1e6 / 8);
     // Watched targets stay under way.
     if (o.probe.watch) o.probe.parallel = kMaxWatched;
@@ -209,11 +217,10 @@ void add_probe(CLI::App& app, int& exit_code) {
   cmd->add_flag("-6", o->only6, "IPv6 alone")->excludes("-4");
   cmd->add_flag("--exact", o->probe.exact, "to the byte, in one more round trip");
   cmd->add_flag("--both", o->probe.both, "the way back as well");
-  cmd->add_option(
-         "--flows", o->probe.flows,
-         "source ports to try: where links of different MTU share the load, the least counts")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
+  cmd->add_option("--flows", o->flows,
+                  "source ports to try at once: where links of different MTU share the load, the "
+                  "least counts; default 4, with --targets 1")
+      ->check(CLI::Range(1, 64));
   auto* watch = cmd->add_option("--watch", o->watch_s,
                                 "again and again, printing what changes; every 10 s, or as given")
                     ->expected(0, 1)

@@ -16,12 +16,6 @@ namespace {
 using boost::system::error_code;
 namespace asio = boost::asio;
 
-// A better answer to the same question, or the smaller of two paths.
-bool smaller(const PathMtu& a, const PathMtu& b) {
-  if (a.finding.mtu == 0 || b.finding.mtu == 0) return a.finding.mtu > b.finding.mtu;
-  return a.finding.mtu < b.finding.mtu;
-}
-
 }  // namespace
 
 size_t Prober::NonceHash::operator()(const Nonce& n) const {
@@ -128,10 +122,12 @@ void Prober::start(const Target& t) {
 
 void Prober::begin(Job& j) {
   j.began = now();
+  j.paths = {};
   j.forward.reset();
   j.reverse.reset();
   j.tried_echo = j.refused = false;
   j.cookie = 0;
+  j.channel = nullptr;
   if (options_.family && *options_.family != j.target.at.family) {
     TargetResult r;
     r.target = j.target;
@@ -154,12 +150,11 @@ void Prober::launch(Job& j, Channel& c, const Session& s, bool reverse) {
   auto flight =
       std::make_unique<Flight>(Flight{.job = &j,
                                       .channel = &c,
-                                      .nonce = reverse ? j.nonce : random_nonce(),
+                                      .nonce = reverse && j.cookie != 0 ? j.nonce : random_nonce(),
                                       .reverse = reverse,
                                       .session = s,
                                       .timer = std::make_unique<asio::steady_timer>(io_)});
   Flight& f = *flight;
-  if (!reverse && c.transport == Transport::kUdp && j.flights.empty()) j.nonce = f.nonce;
   flights_[f.nonce] = &f;
   j.flights.push_back(std::move(flight));
   advance(f);
@@ -173,11 +168,15 @@ void Prober::landed(Flight& f) {
   if (f.queued) queue_.erase(std::find(queue_.begin(), queue_.end(), &f));
   f.queued = false;
   PathMtu r = f.session.result();
-  if (f.channel->transport == Transport::kEcho) r.notes |= kViaEcho;
-  if (f.reverse)
+  if (f.reverse) {
     j.reverse = r;
-  else
-    combine(j, r);
+  } else if (f.channel->transport == Transport::kEcho) {
+    r.notes |= kViaEcho;
+    take_echo(j, r);
+  } else {
+    j.paths.add(f.channel->socket.port(), r);
+    j.forward = j.paths.result();
+  }
   if (--j.in_air != 0) return;
   // Not here: whoever called still works on the flight.
   asio::post(io_, [this, &j] {
@@ -187,19 +186,14 @@ void Prober::landed(Flight& f) {
   });
 }
 
-void Prober::combine(Job& j, const PathMtu& r) {
-  if (!j.forward) {
-    j.forward = r;
-    return;
-  }
+// What echo doesn't know either stays what it was.
+void Prober::take_echo(Job& j, const PathMtu& r) {
   PathMtu& f = *j.forward;
   const auto notes = static_cast<uint16_t>(f.notes | r.notes);
   const auto trips = std::max(f.round_trips, r.round_trips);
-  const bool echo = (r.notes & kViaEcho) != 0;
-  // What echo doesn't know either stays what it was.
-  if (!echo ? smaller(r, f) : r.verdict != Verdict::kSilent) f = r;
+  if (r.verdict != Verdict::kSilent) f = r;
   f.notes = notes;
-  if (echo && f.finding.mtu == 0) f.notes &= static_cast<uint16_t>(~kViaEcho);
+  if (f.finding.mtu == 0) f.notes &= static_cast<uint16_t>(~kViaEcho);
   f.round_trips = trips;
 }
 
@@ -220,7 +214,8 @@ bool Prober::next_stage(Job& j) {
   if (known && !j.tried_echo && options_.both && !j.reverse) {
     j.in_air = 1;
     const SessionConfig config{.family = family, .top = options_.max, .exact = options_.exact};
-    launch(j, channel(Transport::kUdp, family, 0), Session(config, now()), true);
+    launch(j, j.channel != nullptr ? *j.channel : channel(Transport::kUdp, family, 0),
+           Session(config, now()), true);
     return true;
   }
   return false;
@@ -255,6 +250,7 @@ void Prober::report(Job& j) {
     if (r.forward.verdict == Verdict::kSilent && j.refused) r.forward.verdict = Verdict::kRefused;
     r.forward.took = now() - j.began;
   }
+  r.paths = j.paths;
   r.reverse = j.reverse;
   if (r.error.empty()) set_route(j, r);
   sink_(r);

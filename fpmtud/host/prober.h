@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "fpmtud/core/limiter.h"
-#include "fpmtud/core/session.h"
+#include "fpmtud/core/port_paths.h"
 #include "fpmtud/host/route.h"
 #include "fpmtud/host/socket.h"
 
@@ -29,10 +29,10 @@ struct ProbeOptions {
   std::optional<Key> key;
   bool both = false, exact = false, fallback = false;
   bool set_route = false, unset_route = false;
-  uint16_t flows = 1;          // source ports, whose packets may take different links
-  size_t parallel = 256;       // targets under way
-  uint64_t rate = 12'500'000;  // bytes a second, over all targets
-  std::optional<Time> watch;   // again and again, with this pause
+  uint16_t flows = kDefaultPorts;  // source ports, whose packets may take different links
+  size_t parallel = 256;           // targets under way
+  uint64_t rate = 12'500'000;      // bytes a second, over all targets
+  std::optional<Time> watch;       // again and again, with this pause
 };
 
 struct Target {
@@ -43,7 +43,8 @@ struct Target {
 struct TargetResult {
   Target target;
   std::string error;  // the name can't be resolved, there is no route: nothing was measured
-  PathMtu forward;
+  PathMtu forward;    // the least of all source ports
+  PortPaths paths;    // of each
   std::optional<PathMtu> reverse;
   std::string route;  // what --set-route or --unset-route did
   bool route_failed = false;
@@ -85,7 +86,7 @@ class Prober {
   void begin(Job& j);
   void launch(Job& j, Channel& c, const Session& s, bool reverse);
   void landed(Flight& f);
-  void combine(Job& j, const PathMtu& r);
+  void take_echo(Job& j, const PathMtu& r);
   bool next_stage(Job& j);
   void report(Job& j);
   void set_route(Job& j, TargetResult& r);

@@ -20,11 +20,14 @@ struct Prober::Job {
   Time began{0};
   std::vector<std::unique_ptr<Flight>> flights;  // of the stage under way
   size_t in_air = 0;
+  PortPaths paths;
   std::optional<PathMtu> forward, reverse;
   bool refused = false;  // an ICMP error said so, though anyone could have sent it
   bool tried_echo = false;
-  Nonce nonce{};  // of the session whose cookie this is
+  // The first session that got a cookie: the way back is measured to its port.
+  Nonce nonce{};
   uint64_t cookie = 0;
+  Channel* channel = nullptr;
   uint16_t link = 0;
   RoundTally reverse_tally;  // of the reverse round under way
   uint8_t reverse_round = 0;

@@ -10,7 +10,8 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using boost::system::error_code;
 
-// Beyond the rate: any round of one target. A full one has 390 KB with jumbo frames, every size 4 MB.
+// Beyond the rate: any round of one target. A full one has 390 KB with jumbo frames, every size 4
+// MB.
 constexpr uint64_t kBurstBytes = 4 << 20;
 // 1 Gb/s: what receivers of default size and switches can take.
 constexpr uint64_t kChunkBytes = 64 << 10;
@@ -88,7 +89,11 @@ void Prober::take(Channel& c, const Datagram& d) {
     const auto r = parse_report(d.payload, key);
     if (!r) return;
     s = seen_of(*r);
-    if (nonce == j.nonce && r->cookie != 0) j.cookie = r->cookie;
+    if (r->cookie != 0 && (j.channel == nullptr || j.channel == &c)) {
+      j.nonce = nonce;
+      j.cookie = r->cookie;
+      j.channel = &c;
+    }
   }
   if (f.session.seen(s, now())) advance(f);
 }

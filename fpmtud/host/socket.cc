@@ -142,6 +142,13 @@ Socket::Socket(Transport transport, Family family, const std::optional<Endpoint>
 
 Socket::~Socket() { close(fd_); }
 
+uint16_t Socket::port() const {
+  sockaddr_storage s{};
+  socklen_t length = sizeof s;
+  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&s), &length) != 0) return 0;
+  return to_endpoint(reinterpret_cast<const sockaddr*>(&s)).port;
+}
+
 void Socket::set(int at_level, int option, int value, const char* what) {
   if (setsockopt(fd_, at_level, option, &value, sizeof value) != 0)
     fail(fmt::format("{}: {}; Linux 4.13 or later is needed", what, std::strerror(errno)));

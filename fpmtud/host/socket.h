@@ -61,6 +61,8 @@ class Socket {
 
   int fd() const { return fd_; }
   Family family() const { return family_; }
+  // That it is bound to; 0: nothing was sent yet.
+  uint16_t port() const;
   // kAgain: the buffer is full, wait until it can be written. kTooBig: errors() says for what MTU.
   SendResult send(const Endpoint& to, std::span<const uint8_t> payload, bool fragmentable,
                   const Local* from = nullptr);

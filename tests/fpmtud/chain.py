@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TAG = "pxf"
 PORT = 7474
 WIDEST = 9000
+PORTS = 4  # source ports of a probing, unless --flows says otherwise
 
 
 class Chain:
@@ -151,4 +152,5 @@ class ProbeCapture:
                 continue
             head = frame.data[at:at + 24]
             by_nonce.setdefault(head[8:24], set()).add(head[7])
-        return [len(r) for r in by_nonce.values()]
+        each = [len(r) for r in by_nonce.values()]
+        return [max(each[i:i + PORTS]) for i in range(0, len(each), PORTS)]

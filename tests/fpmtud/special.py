@@ -206,6 +206,17 @@ def load_sharing(options):
         for _ in range(5):
             r = chain.probe("--flows", 16)
             need(r["mtu"] == 1500, f"16 flows: {r}")
+            need(r["round_trips"] == 1, f"more than one round trip: {r}")
+            paths = {p["port"]: p["mtu"] for p in r["paths"] if p["port"] != 0}
+            need(r["paths_differ"] and len(paths) == 16 and set(paths.values()) == {1500, 9000},
+                 f"the paths aren't told apart: {r}")
+        # Few ports see one link alone once in sixteen times; no more often.
+        found = [chain.probe()["mtu"] for _ in range(20)]
+        need(found.count(1500) >= 14, f"by default: {found}")
+        # Ports whose probes are lost on the narrow link say nothing: no small MTU, no other path.
+        a.run("iptables", "-A", "FORWARD", "-p", "udp", "-o", "right", "-j", "DROP")
+        r = chain.probe("--flows", 16)
+        need(r["mtu"] == 9000 and not r["paths_differ"], f"silence on some ports: {r}")
 
 
 def df_cleared(options):

@@ -119,4 +119,13 @@ PathMtu measure(Path& path, SessionConfig config, Responder* responder,
   return s.result();
 }
 
+PortPaths measure(Ecmp& net, const SessionConfig& config, uint16_t first_port, uint16_t ports) {
+  PortPaths r;
+  for (uint16_t i = 0; i < ports; ++i) {
+    const auto port = static_cast<uint16_t>(first_port + i);
+    r.add(port, measure(net.of(port), config));
+  }
+  return r;
+}
+
 }  // namespace test

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "fpmtud/core/port_paths.h"
 #include "fpmtud/core/responder.h"
 #include "fpmtud/core/session.h"
 
@@ -35,6 +36,16 @@ struct Path {
 // session sees it, or say false to lose it.
 PathMtu measure(Path& path, SessionConfig config, Responder* responder = nullptr,
                 const std::function<bool(Report&)>& on_report = {});
+
+// Paths that share the load by source port.
+struct Ecmp {
+  std::vector<Path> paths;
+  Path& of(uint16_t port) { return paths[(port * 0x9e3779b1u >> 16) % paths.size()]; }
+};
+
+// A session from each of so many neighbouring ports.
+PortPaths measure(Ecmp& net, const SessionConfig& config, uint16_t first_port,
+                  uint16_t ports = kDefaultPorts);
 
 Endpoint someone(uint8_t last, Family family = Family::kIpv4);
 ResponderConfig generous();
