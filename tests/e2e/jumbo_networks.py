@@ -38,14 +38,16 @@ class Networks:
         self.captures = []
         try:
             self.router = lab.host("router")
+            self.routers = [self.router]
             self.router.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
             self.hosts, self.gates = [], []
             for n in (1, 2):
                 host, space = lab.host(f"in{n}"), lab.bump(f"gw{n}")
                 lab.veth(host, "eth0", space, "inside", 9000)
-                lab.veth(self.router, f"r{n}", space, "outside", 9000)
-                self.router.ip(f"addr add 10.9.{n}.1/24 dev r{n}")
-                self.router.ip6(f"addr add fd09:{n}::1/64 dev r{n} nodad")
+                router = self.router_at(n)
+                lab.veth(router, f"r{n}", space, "outside", 9000)
+                router.ip(f"addr add 10.9.{n}.1/24 dev r{n}")
+                router.ip6(f"addr add fd09:{n}::1/64 dev r{n} nodad")
                 host.ip(f"addr add 10.9.{n}.2/24 dev eth0", f"route add default via 10.9.{n}.1")
                 host.ip6(f"addr add fd09:{n}::2/64 dev eth0 nodad", f"route add default via fd09:{n}::1")
                 self.hosts.append(host)
@@ -60,15 +62,19 @@ class Networks:
                     pmtu.append(f"key_file: {path}")
                 self.gates.append(Gateway(space, options.pxgw, name=f"pxgw{n}", outside_mtu=9000,
                                           pmtu="{" + ", ".join(pmtu) + "}", **(keys or {})))
-            if silent:
-                self.router.run("iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP")
-                self.router.run("ip6tables", "-A", "OUTPUT", "-p", "icmpv6", "--icmpv6-type", "packet-too-big",
-                                "-j", "DROP")
+            for router in self.routers if silent else ():
+                router.run("iptables", "-A", "OUTPUT", "-p", "icmp", "-j", "DROP")
+                router.run("ip6tables", "-A", "OUTPUT", "-p", "icmpv6", "--icmpv6-type", "packet-too-big",
+                           "-j", "DROP")
             for g in self.gates:
                 g.start()
         except BaseException:
             lab.close()
             raise
+
+    def router_at(self, number):
+        """The one that this gateway's outside link leads to."""
+        return self.router
 
     def __enter__(self):
         return self

@@ -17,6 +17,7 @@ import jumbo_networks  # noqa: E402
 import live  # noqa: E402
 import options  # noqa: E402
 import paths  # noqa: E402
+import reassemblers  # noqa: E402
 import soak  # noqa: E402
 import softnic  # noqa: E402
 import workers  # noqa: E402
@@ -26,7 +27,7 @@ from lab import scenario  # noqa: E402
 SCENARIOS = {**live.SCENARIOS, **options.SCENARIOS, **faults.SCENARIOS, **paths.SCENARIOS,
              **frames.SCENARIOS}
 ALL = {**SCENARIOS, **softnic.scenarios(SCENARIOS), **workers.SCENARIOS, **jumbo_networks.SCENARIOS,
-       **soak.SCENARIOS}
+       **reassemblers.SCENARIOS, **soak.SCENARIOS}
 
 
 def arguments():
