@@ -141,7 +141,7 @@ void PathProber::begin(const Key& key, Nanos now) {
   d.state = State::kProbing;
   d.since = now;
   ++d.probes;
-  d.differs = false;
+  d.paths = {};
   launch(key, d, {.family = family(key.second), .top = options_.top[key.first], .prove = true},
          now);
 }
@@ -243,32 +243,22 @@ void PathProber::landed(const Flight& f, Nanos now) {
   const fpmtud::PathMtu& r = f.session.result();
   tell_all({.kind = Command::Kind::kExpectEnd, .pair = pair, .nonce = f.nonce});
   --d.under_way;
-  if (!f.check) {
-    d.result = r;
-    // Up to what is taken for true anyway there is nothing to lose.
-    if (usable(r, pair) && r.proven > options_.assumed[pair]) {
-      const fpmtud::SessionConfig config{
-          .family = family(to), .top = r.proven, .prove = true, .check = true};
-      for (uint16_t i = 0; i < kChecks; ++i) launch(f.key, d, config, now);
-    }
-  } else {
-    // Silence says nothing; what another link takes less of does.
-    if (r.proven != 0 && r.proven < d.result.proven && r.verdict != fpmtud::Verdict::kSilent) {
-      d.differs = true;
-      d.result.proven = r.proven;
-      d.result.finding = r.finding;
-      d.result.notes |= r.notes;
-    }
-    d.result.took = std::max(d.result.took, now - d.since);
+  d.paths.add(f.from_port, r);
+  // Up to what is taken for true anyway there is nothing to lose.
+  if (!f.check && usable(r, pair) && r.proven > options_.assumed[pair]) {
+    const fpmtud::SessionConfig config{.family = family(to), .top = r.proven, .prove = true, .check = true};
+    for (uint16_t i = 0; i < kChecks; ++i) launch(f.key, d, config, now);
   }
   if (d.under_way == 0) settle(f.key, d, now);
 }
 
 void PathProber::settle(const Key& key, Destination& d, Nanos now) {
   const auto& [pair, to] = key;
-  const uint16_t mtu = d.result.proven;
+  const fpmtud::PathMtu& r = d.paths.result();
+  const uint16_t mtu = r.proven;
+  d.took = now - d.since;
   d.since = now;
-  if (usable(d.result, pair)) {
+  if (usable(r, pair)) {
     d.state = State::kConfirmed;
     d.mtu = mtu;
     d.lowered = false;
@@ -322,16 +312,18 @@ Json PathProber::row(const Key& key, const Destination& d, Nanos now) const {
   j["state"] = kStates[static_cast<size_t>(d.state)];
   j["age_s"] = seconds(now - d.since);
   j["probes"] = d.probes;
-  if (d.probes == 0 || d.result.rounds == 0) return j;
-  j["how"] = kHow[static_cast<size_t>(d.result.finding.how)];
-  j["paths_differ"] = d.differs;
-  j["round_trips"] = d.result.round_trips;
-  j["rtt_ms"] = 1e3 * seconds(d.result.rtt);
-  j["took_ms"] = 1e3 * seconds(d.result.took);
+  const fpmtud::PathMtu& r = d.paths.result();
+  if (d.under_way != 0 || r.rounds == 0) return j;
+  j["how"] = kHow[static_cast<size_t>(r.finding.how)];
+  j["paths_differ"] = d.paths.differ();
+  // Checks follow the first answer.
+  j["round_trips"] = r.round_trips + (d.paths.each().size() > 1 ? 1 : 0);
+  j["rtt_ms"] = 1e3 * seconds(r.rtt);
+  j["took_ms"] = 1e3 * seconds(d.took);
   j["from"] = to_string(d.from);
   j["notes"] = Json::array();
   for (const auto& [note, name] : kNotes)
-    if ((d.result.notes & note) != 0) j["notes"].push_back(name);
+    if ((r.notes & note) != 0) j["notes"].push_back(name);
   return j;
 }
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "fpmtud/core/limiter.h"
-#include "fpmtud/core/session.h"
+#include "fpmtud/core/port_paths.h"
 #include "pxgw/ctl/stats.h"
 #include "pxgw/dp/mailbox.h"
 
@@ -80,9 +80,9 @@ class PathProber {
     uint16_t worker = 0;      // that knows the way
     PathKey from;             // an inside host that sends there; version 0: none is known
     std::vector<uint8_t> l2;  // of a packet to there
-    fpmtud::PathMtu result;   // of the last probe
+    fpmtud::PortPaths paths;  // of the last probe, by source port
+    pxio::Nanos took{0};
     uint16_t under_way = 0;   // sessions
-    bool differs = false;     // by source port
     uint32_t probes = 0;
   };
   struct Flight {

@@ -9,7 +9,6 @@ import random
 import select
 import socket
 import struct
-import subprocess
 import threading
 import time
 
@@ -21,7 +20,6 @@ from lab.transfer import Transfer
 
 SCENARIOS = {}
 PORT = 5000
-MIDDLEBOX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../fpmtud/middlebox.py")
 BLOCK = bytes(range(251)) * 1044  # 262044 B, of a prime period
 
 
@@ -304,32 +302,6 @@ def links_differ(silent):
     return scenario
 
 
-def reassembler(options):
-    """Behind a link of 1500 B a box makes datagrams whole: the fragments of a probe tell nothing there."""
-    with Networks(options, silent=True) as net:
-        box, lab = net.lab.host("box"), net.lab
-        box.sysctl(net__ipv4__ip_forward=1, net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__default__rp_filter=0)
-        lab.veth(net.router, "to_box", box, "left", 9000)
-        lab.veth(net.router, "from_box", box, "right", 9000)
-        net.router.sysctl(net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__from_box__rp_filter=0)
-        net.router.ip("addr add 10.9.8.1/24 dev to_box", "addr add 10.9.7.1/24 dev from_box",
-                      "route add 10.9.2.0/24 via 10.9.8.2 mtu lock 1500 table 78", "rule add iif r1 lookup 78")
-        box.ip("addr add 10.9.8.2/24 dev left", "addr add 10.9.7.2/24 dev right", "route add default via 10.9.7.1")
-        process = box.popen("/usr/bin/python3", MIDDLEBOX, "tun0", "reassemble", stdout=subprocess.PIPE, text=True)
-        need(process.stdout.readline().strip() == "ready", "the box didn't start")
-        box.ip("link set tun0 mtu 65535 up", "route add default dev tun0 table 79",
-               "rule add iif left ipproto udp lookup 79")
-        net.transfer(2 * MB)
-        wait_for(lambda: net.gates[0].path_to(name(2, 4)) == ("confirmed", 1500), 15, "seeing through it")
-        row = net.gates[0].pmtu("show", name(2, 4))["destinations"][0]
-        need("reassembler" in row["notes"], f"the box went unnoticed: {row}")
-        before = net.gates[0].settled_stats()
-        net.transfer(4 * MB, 4)
-        did = difference(net.gates[0].settled_stats(), before)
-        need(did["gateway"]["pmtu_lowered"] == 0, "a connection ran into a path that was thought wider")
-        net.finish()
-
-
 class Stranger:
     """Sends IPv4 packets with any source from the router, whoever answers."""
 
@@ -411,6 +383,5 @@ SCENARIOS["jumbo_networks_key"] = unsplit(4, key=True)
 SCENARIOS["jumbo_networks_two_workers"] = unsplit(4, keys={"workers": 2})
 for _silent in (False, True):
     SCENARIOS[f"jumbo_networks_links_differ_{'silent' if _silent else 'icmp'}"] = links_differ(_silent)
-SCENARIOS["jumbo_networks_reassembler"] = reassembler
 SCENARIOS["jumbo_networks_no_responder"] = no_responder
 SCENARIOS["jumbo_networks_hostile"] = hostile
