@@ -10,8 +10,8 @@ usage: ./test.sh [--quick] [--help]
 
 Without options, as root: the release build with all tests: unit, property, golden captures, the fuzz
 targets over their seeds, ports, and end to end with Linux TCP. Then what threads share, with clang's
-TSan, and with its ASan and UBSan all but end to end, and each fuzz target for FUZZ_SECONDS (default 60). Somewhat more than
-an hour on two cores.
+TSan, and with its ASan and UBSan all but end to end, and each fuzz target for FUZZ_SECONDS (default 60).
+Somewhat more than an hour on two cores.
 
   --quick  the part that needs no root: the release build, without end to end and ports
 END
