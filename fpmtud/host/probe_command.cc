@@ -158,8 +158,10 @@ int probe(CommandOptions& o) {
     if (o.only4) o.probe.family = Family::kIpv4;
     if (o.only6) o.probe.family = Family::kIpv6;
     if (!o.key_file.empty()) o.probe.key = read_key(o.key_file);
-    // Of many hosts it is the number that counts: four times the bytes for each would make it slow.
-    o.probe.flows = o.flows != 0 ? o.flows : o.targets_file.empty() ? kDefaultPorts : uint16_t{1};
+    // One where a port's bytes are many: of each of many hosts, or to try every size, which from four ports is more
+    // than a responder allows.
+    const bool one = !o.targets_file.empty() || o.probe.exact;
+    o.probe.flows = o.flows != 0 ? o.flows : one ? uint16_t{1} : kDefaultPorts;
     o.probe.rate = static_cast<uint64_t>(o.rate_mbit * 1e6 / 8);
     // Watched targets stay under way.
     if (o.probe.watch) o.probe.parallel = kMaxWatched;
@@ -219,7 +221,7 @@ void add_probe(CLI::App& app, int& exit_code) {
   cmd->add_flag("--both", o->probe.both, "the way back as well");
   cmd->add_option("--flows", o->flows,
                   "source ports to try at once: where links of different MTU share the load, the "
-                  "least counts; default 4, with --targets 1")
+                  "least counts; default 4, with --targets or --exact 1")
       ->check(CLI::Range(1, 64));
   auto* watch = cmd->add_option("--watch", o->watch_s,
                                 "again and again, printing what changes; every 10 s, or as given")

@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TAG = "pxf"
 PORT = 7474
 WIDEST = 9000
-PORTS = 4  # source ports of a probing, unless --flows says otherwise
+PORTS = 4  # source ports of a probing, unless --flows says otherwise; with --exact one
 
 
 class Chain:
@@ -143,7 +143,7 @@ class ProbeCapture:
         self.capture = Capture(chain.prober, "probes", "right", filter=f"udp dst port {PORT}",
                                limit=500000)
 
-    def rounds(self):
+    def rounds(self, ports=PORTS):
         stop_captures(self.capture)
         by_nonce = {}
         for frame in self.capture.frames():
@@ -153,4 +153,4 @@ class ProbeCapture:
             head = frame.data[at:at + 24]
             by_nonce.setdefault(head[8:24], set()).add(head[7])
         each = [len(r) for r in by_nonce.values()]
-        return [max(each[i:i + PORTS]) for i in range(0, len(each), PORTS)]
+        return [max(each[i:i + ports]) for i in range(0, len(each), ports)]

@@ -74,7 +74,7 @@ def sweep(family, *, icmp=True, fragments=True, exact=False, prepare=None, round
                     seen.append((mtu, link, result))
                     chain.set_mtu(link, 9000)
                     count += 1
-                taken = capture.rounds()
+                taken = capture.rounds(1) if exact else capture.rounds()
                 need(len(taken) == len(seen), f"{len(taken)} probings captured, {len(seen)} made")
                 for n, (mtu, link, result) in zip(taken, seen):
                     if n != result["rounds"] or (rounds and n > rounds):
