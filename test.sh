@@ -10,7 +10,7 @@ usage: ./test.sh [--quick] [--help]
 
 Without options, as root: the release build with all tests: unit, property, golden captures, the fuzz
 targets over their seeds, ports, and end to end with Linux TCP. Then what threads share, with clang's
-TSan, and with its ASan and UBSan all but end to end, and each fuzz target for FUZZ_SECONDS (default 60).
+TSan, and with its ASan and UBSan the rest but end to end, and each fuzz target for FUZZ_SECONDS (default 60).
 Somewhat more than an hour on two cores.
 
   --quick  the part that needs no root: the release build, without end to end and ports
@@ -61,7 +61,7 @@ else
   stage "end to end" release "" -L e2e --repeat until-pass:2
   stage "TSan" tsan thread_tests -L threads
   # clang's sanitizers find what gcc's do, and one build serves both purposes.
-  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|threads|fuzz'
+  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz'
 fi
 printf '\n'
 printf '%s\n' "${closing[@]}"
