@@ -169,6 +169,9 @@ TEST_CASE("worker: counters that are read while they are written are whole") {
       ++c.in_pkts;
       c.engine.flow_aged = c.handshakes = c.hold[3] = c.in_pkts;
       published.store(c);
+      // As a worker does other work in between. As long as a reader needs, whatever the build: else
+      // a slow one would never find an instant without a write.
+      for (int pause = 0; pause < 3; ++pause) published.load();
     }
   });
   bool whole = true;
