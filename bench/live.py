@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 from lab.gateway import Gateway  # noqa: E402
-from lab.netns import Lab, LabError, wait_for  # noqa: E402
+from lab.netns import Lab, LabError, cpu_seconds, wait_for  # noqa: E402
 
 SERVER, PORT = "10.9.0.1", 5201
 STREAM_MODULE = "/usr/lib/nginx/modules/ngx_stream_module.so"
@@ -27,11 +27,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 def process_cpu(pid):
     """CPU seconds of a process and its children that have not ended."""
-    total = 0
-    for p in [pid] + [int(c) for c in open(f"/proc/{pid}/task/{pid}/children").read().split()]:
-        fields = open(f"/proc/{p}/stat").read().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
+    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+    return sum(cpu_seconds(p) for p in [pid, *children])
 
 
 def machine_cpu():

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "pxio/dp/age_list.h"
 #include "pxio/dp/checksum.h"
 
 namespace caravan {
@@ -283,12 +284,8 @@ void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noe
   s.l2_len = f.l2_len;
   s.v6 = f.v6;
   s.sum = f.v6 ? record_sum(s.pair, f.mark, f.length) : 0;
-  Link& l = links_[slot];
-  l.since = now;
-  l.next = 0;
-  l.prev = links_[0].prev;
-  links_[l.prev].next = slot;
-  links_[0].prev = slot;
+  links_[slot].since = now;
+  pxio::link_youngest(links_.get(), slot);
   ++held_;
   held_datagrams_ += pkt != nullptr;
 }
@@ -383,9 +380,7 @@ bool Bundler::lone_in_caravan(Slot& s, uint32_t now_us) noexcept {
 
 void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
   Slot& s = slots_[slot];
-  Link& l = links_[slot];
-  links_[l.prev].next = l.next;
-  links_[l.next].prev = l.prev;
+  pxio::unlink_place(links_.get(), slot);
   --held_;
   const uint8_t n = s.count;
   rte_mbuf* head = s.head;
@@ -405,7 +400,7 @@ void Bundler::flush(uint32_t slot, End why, Nanos now) noexcept {
   s.count = 0;
   s.head = nullptr;
   if (head == nullptr) return;
-  const auto held_us = static_cast<uint64_t>(std::max<int64_t>(0, (now - l.since).count())) / 1000;
+  const auto held_us = static_cast<uint64_t>(std::max<int64_t>(0, (now - links_[slot].since).count())) / 1000;
   ++(*sink_.hold_histogram)[std::min<size_t>(std::bit_width(held_us), sink_.hold_histogram->size() - 1)];
   sink_.tx->push(PktPtr(head));
 }

@@ -10,8 +10,8 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using boost::system::error_code;
 
-// Beyond the rate: any round of one target. A full one has 390 KB with jumbo frames, every size 4
-// MB.
+// Beyond the rate: any round of one target. A full one has 390 KB with jumbo frames, every size
+// 4 MB.
 constexpr uint64_t kBurstBytes = 4 << 20;
 // 1 Gb/s: what receivers of default size and switches can take.
 constexpr uint64_t kChunkBytes = 64 << 10;

@@ -57,7 +57,7 @@ Json port_json(const std::string& name, const std::string& side, pxio::Port& por
   Json offloads = Json::object();
   for (const pxio::OffloadState& o : port.offloads()) offloads[o.name] = {{"used", o.used}, {"how", o.how}};
   Json rules = Json::array();
-  for (const pxio::FlowRuleState& r : port.flow_rules())
+  for (const pxio::OffloadState& r : port.flow_rules())
     rules.push_back({{"name", r.name}, {"used", r.used}, {"how", r.how}});
   return {{"name", name},
           {"side", side},

@@ -69,6 +69,11 @@ std::string rest_of(const Json& now, const Json* before, double seconds, bool al
   return s;
 }
 
+std::string state_line(const std::string& name, int width, const Json& o) {
+  return fmt::format("  {:<{}}{:<10}{}\n", name, width, o.value("used", false) ? "in use" : "not used",
+                     o.value("how", ""));
+}
+
 // `pxgw stats ports`: what each port can do and does, and its own counters.
 std::string ports_text(const Json& now, bool all) {
   std::string s;
@@ -79,8 +84,7 @@ std::string ports_text(const Json& now, bool all) {
                      p.value("tx_stalled", false) ? "; SENDS NOTHING" : "");
     const Json offloads = p.value("offloads", Json::object());
     for (const auto& [name, o] : offloads.items())
-      s += fmt::format("  {:<15}{:<10}{}\n", name, o.value("used", false) ? "in use" : "not used",
-                       o.value("how", ""));
+      s += state_line(name, 15, o);
     for (const auto& [key, value] : p.items())
       if (key != "queues" && value.is_number_unsigned() && (all || value != 0))
         s += fmt::format("  {:<15}{:>20}\n", key, with_commas(value.get<uint64_t>()));
@@ -97,8 +101,7 @@ std::string flows_text(const Json& now) {
     const Json rules = p.value("flow_rules", Json::array());
     if (rules.empty()) s += "  none: a Linux interface shares traffic by the kernel's flow hash\n";
     for (const Json& r : rules)
-      s += fmt::format("  {:<24}{:<10}{}\n", r.value("name", ""), r.value("used", false) ? "in use" : "not used",
-                       r.value("how", ""));
+      s += state_line(r.value("name", ""), 24, r);
   }
   return s;
 }

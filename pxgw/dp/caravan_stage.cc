@@ -80,11 +80,12 @@ void CaravanStage::process(std::span<Packet> pkts, Nanos now) noexcept {
 // Caravans are between the gateway and its hosts. One from outside would bring past it what it is
 // there to see.
 bool CaravanStage::foreign(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
-  if (v.kind != Kind::kUdp || policy_->caravans.mode != Caravans::Mode::kOn ||
-      !unbundler_.is_caravan(m, v))
-    return false;
-  const uint8_t* ip = data(m) + v.l2_len;
-  return hosts_.table.size_of(caravan::destination_of(ip, v.version == 6), now) != 0;
+  return v.kind == Kind::kUdp && policy_->caravans.mode == Caravans::Mode::kOn &&
+         unbundler_.is_caravan(m, v) && taken_by_host(m, v, now) != 0;
+}
+
+uint16_t CaravanStage::taken_by_host(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
+  return hosts_.table.size_of(caravan::destination_of(data(m) + v.l2_len, v.version == 6), now);
 }
 
 bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
@@ -101,9 +102,7 @@ bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
 // True: it waits, or has left with what it belongs to.
 bool CaravanStage::reassemble(const Packet& p, Nanos now) noexcept {
   if (policy_->caravans.mode != Caravans::Mode::kOn) return false;
-  const uint8_t* ip = data(*p.pkt) + p.view->l2_len;
-  const uint16_t takes =
-      hosts_.table.size_of(caravan::destination_of(ip, p.view->version == 6), now);
+  const uint16_t takes = taken_by_host(*p.pkt, *p.view, now);
   if (takes == 0) return false;
   Reassembler::Out out;
   const uint16_t n =

@@ -43,6 +43,8 @@ class CaravanStage final : public Stage {
 
  private:
   bool inbound(const Packet& p, pxio::Nanos now) noexcept;
+  // The size of caravans that the packet's host takes; 0: it takes none.
+  uint16_t taken_by_host(const rte_mbuf& m, const pxio::PacketView& v, pxio::Nanos now) const noexcept;
   bool foreign(const rte_mbuf& m, const pxio::PacketView& v, pxio::Nanos now) const noexcept;
   bool reassemble(const Packet& p, pxio::Nanos now) noexcept;
   void let_go(pxio::Nanos now) noexcept;  // of fragments that wait

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "pxio/dp/age_list.h"
 #include "pxio/dp/checksum.h"
 
 namespace pxgw {
@@ -125,9 +126,7 @@ uint16_t Reassembler::add(rte_mbuf* pkt, const PacketView& v, uint32_t largest, 
     p.headers = f.headers;
     p.l2_len = f.l2_len;
     p.v6 = f.v6;
-    p.prev = places_[0].prev;
-    places_[p.prev].next = place;
-    places_[0].prev = place;
+    link_youngest(places_.get(), place);
   }
   Place& p = places_[place];
   p.pieces[p.count++] = {pkt, f.offset, f.length};
@@ -186,8 +185,7 @@ rte_mbuf* Reassembler::join(Place& p) noexcept {
 // Empties the place; its fragments are in `out` as they came.
 uint16_t Reassembler::release(uint32_t place, Out& out) noexcept {
   Place& p = places_[place];
-  places_[p.prev].next = p.next;
-  places_[p.next].prev = p.prev;
+  unlink_place(places_.get(), place);
   const uint8_t n = p.count;
   for (uint8_t i = 0; i < n; ++i) out[i] = p.pieces[i].pkt;
   held_ -= n;

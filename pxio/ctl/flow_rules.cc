@@ -40,9 +40,9 @@ std::vector<FlowRule> wanted_flow_rules(uint16_t probe_port) {
   return rules;
 }
 
-std::vector<FlowRuleState> unused_flow_rules(const std::vector<FlowRule>& wanted,
+std::vector<OffloadState> unused_flow_rules(const std::vector<FlowRule>& wanted,
                                              const std::string& why) {
-  std::vector<FlowRuleState> states;
+  std::vector<OffloadState> states;
   for (const FlowRule& r : wanted) states.push_back({name_of(r), false, why});
   return states;
 }
@@ -54,6 +54,17 @@ void FlowPattern::add(rte_flow_item_type type, const void* spec, const void* mas
   item.spec = spec;
   item.mask = mask;
   item.last = last;
+}
+
+void FlowPattern::protocol(bool v6, uint8_t proto) {
+  if (v6) {
+    ipv6_.hdr.proto = proto;
+    ipv6_mask_.hdr.proto = 0xff;
+    return add(RTE_FLOW_ITEM_TYPE_IPV6, &ipv6_, &ipv6_mask_);
+  }
+  ipv4_.hdr.next_proto_id = proto;
+  ipv4_mask_.hdr.next_proto_id = 0xff;
+  add(RTE_FLOW_ITEM_TYPE_IPV4, &ipv4_, &ipv4_mask_);
 }
 
 // Each driver knows them by one spelling alone (driver_quirks.h).
@@ -68,9 +79,7 @@ void FlowPattern::fragments(FragmentMatch how, bool v6) {
         add(RTE_FLOW_ITEM_TYPE_IPV6);
         return add(RTE_FLOW_ITEM_TYPE_IPV6_FRAG_EXT, &frag_, &frag_mask_);
       case FragmentMatch::kPacketType:
-        ipv6_.hdr.proto = IPPROTO_FRAGMENT;
-        ipv6_mask_.hdr.proto = 0xff;
-        return add(RTE_FLOW_ITEM_TYPE_IPV6, &ipv6_, &ipv6_mask_);
+        return protocol(true, IPPROTO_FRAGMENT);
     }
   }
   const auto set = [this](uint16_t spec, uint16_t last, uint16_t mask) {
@@ -98,14 +107,7 @@ FlowPattern::FlowPattern(const FlowRule& rule, FragmentMatch how) {
       break;
     case FlowRule::Match::kIcmp:
       // By protocol: types need special firmware on some NICs, and software looks at them anyway.
-      ipv4_.hdr.next_proto_id = IPPROTO_ICMP;
-      ipv6_.hdr.proto = IPPROTO_ICMPV6;
-      ipv4_mask_.hdr.next_proto_id = ipv6_mask_.hdr.proto = 0xff;
-      if (rule.v6) {
-        add(RTE_FLOW_ITEM_TYPE_IPV6, &ipv6_, &ipv6_mask_);
-      } else {
-        add(RTE_FLOW_ITEM_TYPE_IPV4, &ipv4_, &ipv4_mask_);
-      }
+      protocol(rule.v6, rule.v6 ? uint8_t{IPPROTO_ICMPV6} : uint8_t{IPPROTO_ICMP});
       break;
     case FlowRule::Match::kUdpPort:
       udp_.hdr.dst_port = rte_cpu_to_be_16(rule.port);

@@ -38,6 +38,7 @@ class FlowPattern {
 
  private:
   void fragments(FragmentMatch how, bool v6);
+  void protocol(bool v6, uint8_t proto);
   void add(rte_flow_item_type type, const void* spec = nullptr, const void* mask = nullptr,
            const void* last = nullptr);
 
@@ -64,7 +65,7 @@ class FlowRules {
   // Validates and creates each, in the place of those that are there.
   void create();
   void remove();
-  const std::vector<FlowRuleState>& states() const { return states_; }
+  const std::vector<OffloadState>& states() const { return states_; }
 
  private:
   bool create(const rte_flow_item* pattern, uint32_t priority, rte_flow_error& error);
@@ -73,11 +74,11 @@ class FlowRules {
   const FragmentMatch fragments_;
   const std::vector<FlowRule> wanted_;
   std::vector<rte_flow*> flows_;
-  std::vector<FlowRuleState> states_;
+  std::vector<OffloadState> states_;
 };
 
 // What is said of the same rules where none are made.
-std::vector<FlowRuleState> unused_flow_rules(const std::vector<FlowRule>& wanted,
+std::vector<OffloadState> unused_flow_rules(const std::vector<FlowRule>& wanted,
                                              const std::string& why);
 
 }  // namespace pxio

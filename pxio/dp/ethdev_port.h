@@ -40,7 +40,7 @@ class EthdevPort final : public Port {
     Buffers buffers;
     std::vector<std::string> warnings;
     std::vector<OffloadState> offloads;
-    std::vector<FlowRuleState> flow_rules;
+    std::vector<OffloadState> flow_rules;
     std::shared_ptr<FlowRules> rules;  // null: none were asked for
     std::vector<Fd> interrupts;  // epoll instances, one a queue; none: only polling tells
   };
@@ -67,7 +67,7 @@ class EthdevPort final : public Port {
   TxProgress tx_progress(uint16_t queue) const noexcept override;
   std::string driver() const override { return s_.driver; }
   std::vector<OffloadState> offloads() const override { return s_.offloads; }
-  std::vector<FlowRuleState> flow_rules() const override { return s_.flow_rules; }
+  std::vector<OffloadState> flow_rules() const override { return s_.flow_rules; }
 
   uint16_t id() const { return s_.id; }
   // What an operator should know of the driver's limits, a line each.

@@ -58,7 +58,7 @@ class FanoutPort final : public Port {
   }
   std::string driver() const override { return port_->driver(); }
   std::vector<OffloadState> offloads() const override;
-  std::vector<FlowRuleState> flow_rules() const override { return port_->flow_rules(); }
+  std::vector<OffloadState> flow_rules() const override { return port_->flow_rules(); }
   const Port& under() const noexcept { return *port_; }
 
  private:

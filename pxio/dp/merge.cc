@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "pxio/dp/age_list.h"
 #include "pxio/dp/checksum.h"
 #include "pxio/dp/merge_plain.h"
 
@@ -222,8 +223,7 @@ void Merger::flush_slot(uint32_t slot, End why, Nanos now, uint8_t end_flags) no
   const auto held_us = static_cast<uint64_t>(std::max<int64_t>(0, (now - l.since).count())) / 1000;
   ++(*sink_.hold_histogram)[std::min<size_t>(std::bit_width(held_us), sink_.hold_histogram->size() - 1)];
   flow.hold = 0;
-  links_[l.prev].next = l.next;
-  links_[l.next].prev = l.prev;
+  unlink_place(links_.get(), slot);
   --held_;
   held_buffers_ -= h.buffers;
   PktPtr out(h.head);

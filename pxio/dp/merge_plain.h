@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 
+#include "pxio/dp/age_list.h"
 #include "pxio/dp/merge.h"
 
 namespace pxio {
@@ -99,10 +100,7 @@ inline uint32_t Merger::take_slot(Flow& flow, Nanos now) noexcept {
   ++held_;
   l.flow = flows_.index_of(flow);
   l.since = now;
-  l.next = 0;
-  l.prev = links_[0].prev;
-  links_[l.prev].next = slot;
-  links_[0].prev = slot;
+  link_youngest(links_.get(), slot);
   flow.hold = slot;
   return slot;
 }

@@ -27,18 +27,11 @@ struct PortStats {
   uint64_t tx_resplit = 0;    // were for the NIC to cut, which refused them: cut in software
 };
 
-// One ability of a port, for the log and the statistics.
+// One ability of a port, or a rule that it was asked to steer by, for the log and the statistics.
 struct OffloadState {
-  std::string name;  // as in the configuration: lro, tso, checksum, scatter, multi_segment, rss, flow_rules
+  std::string name;  // of abilities as in the configuration: lro, tso, checksum, scatter, multi_segment, rss, flow_rules
   bool used = false;
-  std::string how;   // its limits, or why it isn't used
-};
-
-// A rule that a NIC was asked to steer by, for the log and the statistics.
-struct FlowRuleState {
-  std::string name;
-  bool used = false;
-  std::string how;   // where it leads, or why it isn't used
+  std::string how;   // its limits, where a rule leads, or why it isn't used
 };
 
 // How far sending on one queue has come; both only rise.
@@ -80,7 +73,7 @@ class Port {
   virtual TxProgress tx_progress(uint16_t) const noexcept { return {}; }
   virtual std::string driver() const { return ""; }
   virtual std::vector<OffloadState> offloads() const { return {}; }
-  virtual std::vector<FlowRuleState> flow_rules() const { return {}; }
+  virtual std::vector<OffloadState> flow_rules() const { return {}; }
 };
 
 }  // namespace pxio

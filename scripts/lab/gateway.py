@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from lab.netns import LabError, run, wait_for
+from lab.netns import LabError, cpu_seconds, run, wait_for
 
 
 def config_text(outside, inside, control, outside_mtu=1500, inside_mtu=9000, more_pairs=(), **keys):
@@ -55,9 +55,7 @@ class Gateway:
 
     def cpu_seconds(self):
         """Of all its threads, since it started."""
-        with open(f"/proc/{self.process.pid}/stat") as f:
-            fields = f.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
     def stats(self, check=True):
         try:

@@ -30,6 +30,13 @@ def run(*cmd, check=True, stdin=None):
     return done.stdout
 
 
+def cpu_seconds(pid):
+    """Of all threads of a process, since it started."""
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _setns(fd):
     if _libc.setns(fd, CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns")

@@ -4,16 +4,12 @@ cut there arrives as if it had not been.
 
     gateway 1 -- 9000 B -- router -- narrow -- router 2 -- 9000 B -- gateway 2
 """
-import os
-import subprocess
-
 from bed import MB, need
 from jumbo_networks import Networks, name
 from lab.gateway import difference
-from lab.netns import PYTHON
+from lab.middlebox import insert
 
 SCENARIOS = {}
-MIDDLEBOX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fpmtud", "middlebox.py")
 
 
 class TwoRouters(Networks):
@@ -36,12 +32,7 @@ class TwoRouters(Networks):
             if self.kind == "conntrack":
                 router.run(*"iptables -A FORWARD -m conntrack --ctstate NEW,ESTABLISHED -j ACCEPT".split())
                 continue
-            box = router.popen(PYTHON, MIDDLEBOX, "box", "reassemble", stdout=subprocess.PIPE, text=True)
-            need(box.stdout.readline() == "ready\n", "the box didn't start")
-            router.sysctl(net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__default__rp_filter=0,
-                          net__ipv4__conf__box__rp_filter=0, net__ipv4__conf__mid__rp_filter=0)
-            router.ip("link set dev box mtu 65000 up", "route add default dev box table 100",
-                      "rule add iif mid ipproto udp lookup 100")
+            insert(router, "reassemble", "mid", "ipproto udp")
         return second
 
 

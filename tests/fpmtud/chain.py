@@ -7,10 +7,10 @@ import sys
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from capture import Capture, stop_captures  # noqa: E402
-from lab.netns import PYTHON, Lab  # noqa: E402
+from lab.middlebox import insert  # noqa: E402
+from lab.netns import Lab  # noqa: E402
 from lab.scenario import Failure, need  # noqa: E402,F401
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 TAG = "pxf"
 PORT = 7474
 WIDEST = 9000
@@ -125,15 +125,7 @@ def iptables(space, *rules, family=4):
 
 def middlebox(chain, kind):
     """The second router's traffic towards the responder goes through a box of that kind."""
-    box = chain.routers[1]
-    process = box.popen(PYTHON, os.path.join(HERE, "middlebox.py"), "box", kind,
-                        stdout=subprocess.PIPE, text=True)
-    need(process.stdout.readline() == "ready\n", "the box didn't start")
-    box.sysctl(net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__default__rp_filter=0,
-               net__ipv4__conf__box__rp_filter=0, net__ipv4__conf__left__rp_filter=0)
-    box.ip("link set dev box mtu 65000 up", "route add default dev box table 100",
-           "rule add iif left lookup 100")
-    box.ip6("route add default dev box table 100", "rule add iif left lookup 100")
+    insert(chain.routers[1], kind, "left")
 
 
 class ProbeCapture:

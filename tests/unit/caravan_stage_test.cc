@@ -4,6 +4,7 @@
 
 #include "caravan/core/caravan.h"
 #include "pxgw/ctl/stats.h"
+#include "tests/support/caravan_hosts.h"
 #include "tests/support/checks.h"
 
 using namespace test;
@@ -11,8 +12,6 @@ using namespace test;
 namespace {
 
 using Mode = pxgw::Caravans::Mode;
-
-constexpr caravan::Secret kSecret{1, 2};
 
 pxgw::Policy policy(Mode mode = Mode::kOn) {
   pxgw::Policy p;
@@ -31,19 +30,9 @@ Lower between(int version, bool inbound) {
   return l;
 }
 
-struct CaravanBed {
-  explicit CaravanBed(const pxgw::Policy& p = policy()) : hosts(64, kSecret, 77), bed(p) {
-    bed.gateway().add_stage(
-        [this](const auto& c) { return std::make_unique<pxgw::CaravanStage>(c, hosts, pxgw::CaravanStage::Ports{64, 64}); });
-  }
-  void ask(int version) {
-    const Lower l = between(version, true);
-    caravan::Host h{{version == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6, {}}, 9000, caravan::Time::max()};
-    std::copy_n(l.dst.begin(), version == 4 ? 4 : 16, h.address.bytes.begin());
-    REQUIRE(hosts.table.set(h, bed.now()));
-  }
-  pxgw::CaravanHosts hosts;
-  Bed bed;
+struct CaravanBed : CaravanHostsBed {
+  explicit CaravanBed(const pxgw::Policy& p = policy()) : CaravanHostsBed(p) {}
+  void ask(int version) { CaravanHostsBed::ask(between(version, true)); }
 };
 
 // A stream of datagrams whose ports and lengths tell them apart.

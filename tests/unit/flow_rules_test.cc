@@ -156,12 +156,12 @@ TEST_CASE("Flow rules: a port that refuses them all works as it did, and says so
   auto port = open_ethdev(o);
   const auto states = port->flow_rules();
   REQUIRE(states.size() == 6);
-  for (const FlowRuleState& s : states) CHECK((!s.used && s.how == "one queue"));
+  for (const OffloadState& s : states) CHECK((!s.used && s.how == "one queue"));
   FlowRules rules(port->id(), 0, FragmentMatch::kRange, wanted_flow_rules(7474));
   for (int start = 0; start < 2; ++start) {
     rules.create();
     REQUIRE(rules.states().size() == 6);
-    for (const FlowRuleState& s : rules.states()) {
+    for (const OffloadState& s : rules.states()) {
       CHECK_FALSE(s.used);
       CHECK_THAT(s.how, Catch::Contains("the NIC refuses it") && Catch::Contains("RSS"));
     }
@@ -179,6 +179,6 @@ TEST_CASE("Flow rules: off by configuration", "[flow_rules]") {
                   .buffers = test::pools().buffers(),
                   .descriptors = 256};
   o.use.flow_rules = false;
-  for (const FlowRuleState& s : open_ethdev(o)->flow_rules())
+  for (const OffloadState& s : open_ethdev(o)->flow_rules())
     CHECK(s.how == "off by configuration");
 }

@@ -9,6 +9,7 @@
 
 #include "caravan/core/caravan.h"
 #include "pxgw/dp/caravan_stage.h"
+#include "tests/support/caravan_hosts.h"
 #include "tests/support/checks.h"
 
 using namespace test;
@@ -16,7 +17,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr caravan::Secret kSecret{1, 2};
 constexpr auto kWait = pxgw::CaravanStage::kFragmentsWait;
 
 pxgw::Policy policy(bool on = true) {
@@ -27,22 +27,8 @@ pxgw::Policy policy(bool on = true) {
   return p;
 }
 
-struct HostBed {
-  explicit HostBed(const pxgw::Policy& p = policy(), uint16_t segs = 64)
-      : hosts(64, kSecret, 77), bed(p) {
-    bed.gateway().add_stage([this, segs](const auto& c) {
-      return std::make_unique<pxgw::CaravanStage>(c, hosts, pxgw::CaravanStage::Ports{segs, 64});
-    });
-  }
-  void ask(const Lower& l, uint16_t size = 9000) {
-    caravan::Host h{{l.version == 4 ? caravan::Family::kIpv4 : caravan::Family::kIpv6, {}},
-                    size,
-                    caravan::Time::max()};
-    std::copy_n(l.dst.begin(), l.version == 4 ? 4 : 16, h.address.bytes.begin());
-    REQUIRE(hosts.table.set(h, bed.now()));
-  }
-  pxgw::CaravanHosts hosts;
-  Bed bed;
+struct HostBed : CaravanHostsBed {
+  explicit HostBed(const pxgw::Policy& p = policy(), uint16_t segs = 64) : CaravanHostsBed(p, segs) {}
 };
 
 Lower inbound(int version) {
