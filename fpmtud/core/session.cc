@@ -14,6 +14,8 @@ constexpr Time kLeastTimeout = 20ms;
 // What is overtaken by its round's last probe may still come.
 constexpr Time kLeastGrace = 500us, kMostGrace = 50ms;
 constexpr size_t kMaxRounds = 16;
+// However long answers drip in, that much of a round is all that they can put off its end.
+constexpr Time kLongestRound = 8s;
 // For an allowance to come back.
 constexpr Time kPause = 2s;
 constexpr uint16_t kHintReach = 4;
@@ -57,6 +59,7 @@ void Session::begin_round(const RoundSpec& spec) {
 void Session::round_sent(Time now) {
   if (state_ != State::kReady) return;
   state_ = State::kWaiting;
+  round_sent_ = now;
   deadline_ = now + timeout();
   if (complete_) deadline_ = now + std::clamp(srtt_ / 8, kLeastGrace, kMostGrace);
 }
@@ -104,7 +107,8 @@ bool Session::seen(const Seen& s, Time now) {
   sample(now - sent);
   if ((s.flags & kLimited) != 0) {
     notes_ |= kRateLimited;
-    send_at_ = now + kPause;
+    // What comes late doesn't put off the next round again.
+    if (state_ == State::kWaiting) send_at_ = now + kPause;
   }
   evidence_.add(s.tally);
   if (s.round != round_number()) return true;
@@ -126,7 +130,7 @@ bool Session::seen(const Seen& s, Time now) {
   } else if (complete_ && state_ == State::kWaiting) {
     deadline_ = std::min(deadline_, now + std::clamp(srtt_ / 8, kLeastGrace, kMostGrace));
   } else if (state_ == State::kWaiting) {
-    deadline_ = std::max(deadline_, now + timeout() / 2);
+    deadline_ = std::max(deadline_, std::min(now + timeout() / 2, round_sent_ + kLongestRound));
   }
   return true;
 }
@@ -151,10 +155,7 @@ void Session::close_round(Time now) {
   } else if (!any_answer_ && knocks_ + 1u >= kPatience.size()) {
     return finish(Verdict::kSilent, {}, now);
   }
-  if (specs_.size() >= kMaxRounds) {
-    const Finding f = evidence_.at_least();
-    return finish(f.how == How::kNone ? Verdict::kSilent : Verdict::kLowerBound, f, now);
-  }
+  if (specs_.size() >= kMaxRounds) return end(now);
   if (!answered_) {
     // A whole round into silence would be a flood. One small probe asks whether anyone is there.
     ++knocks_;
@@ -218,6 +219,12 @@ bool Session::narrow(const Finding& f) {
                .high = static_cast<uint16_t>(high),
                .top = evidence_.top()});
   return true;
+}
+
+void Session::end(Time now) {
+  if (done()) return;
+  const Finding f = evidence_.at_least();
+  finish(f.how == How::kNone ? Verdict::kSilent : Verdict::kLowerBound, f, now);
 }
 
 void Session::finish(Verdict v, const Finding& f, Time now) {

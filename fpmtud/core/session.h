@@ -63,9 +63,12 @@ class Session {
   // Not earlier than this, for a responder that limits.
   Time send_at() const { return send_at_; }
 
-  // Until then nothing has to be done but to take in what comes; afterwards `expire`.
+  // Until then nothing has to be done but to take in what comes; afterwards `expire`. Whatever comes, there
+  // are at most 16 rounds of 10 s each.
   Time deadline() const { return deadline_; }
   void expire(Time now);
+  // Enough: what is known by now is the result.
+  void end(Time now);
 
   // False: it can't be about a probe of this session, or says what can't be.
   bool seen(const Seen& s, Time now);
@@ -107,7 +110,7 @@ class Session {
   bool fragment_tried_ = false;
   uint16_t notes_ = 0;
   uint16_t answered_rounds_ = 0;
-  Time send_at_, began_, deadline_;
+  Time send_at_, began_, deadline_, round_sent_{0};
   Time srtt_{0}, rttvar_{0};
   PathMtu result_;
 };

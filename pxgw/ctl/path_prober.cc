@@ -23,6 +23,8 @@ constexpr uint64_t kChunkBytes = 64 << 10;
 constexpr Nanos kChunkPause = 1ms;
 // Two workers may ask for the same path, one just before the answer to the other comes.
 constexpr Nanos kJustKnown = 1s;
+// A host that draws its answers out keeps others waiting no longer.
+constexpr Nanos kLongestFlight = 30s;
 
 fpmtud::Family family(const PathKey& k) {
   return k.version == 4 ? fpmtud::Family::kIpv4 : fpmtud::Family::kIpv6;
@@ -153,10 +155,16 @@ void PathProber::launch(const Key& key, Destination& d, const fpmtud::SessionCon
            .session = fpmtud::Session(config, now),
            .check = config.check,
            .nonce = fpmtud::random_nonce(),
-           .from = d.from};
+           .from = d.from,
+           .began = now};
   // Of the range that hosts take for themselves; the nonce tells answers apart from those to a
-  // host.
-  f.from_port = static_cast<uint16_t>(32768 + random_() % 28232);
+  // host. Another for each: two checks by one port are of one path, and answers go by it.
+  const auto taken = [&](uint16_t port) {
+    return std::any_of(flights_.begin(), flights_.end(),
+                       [&](const Flight& x) { return x.key == key && x.from_port == port; });
+  };
+  do f.from_port = static_cast<uint16_t>(32768 + random_() % 28232);
+  while (taken(f.from_port));
   flights_.push_back(std::move(f));
 }
 
@@ -171,6 +179,7 @@ Nanos PathProber::advance(Nanos now) {
   uint64_t chunk = 0;
   for (auto f = flights_.begin(); f != flights_.end();) {
     f->session.expire(now);
+    if (now - f->began >= kLongestFlight) f->session.end(now);
     if (f->session.wants_to_send() && f->session.send_at() <= now && !send_some(*f, chunk, now))
       next = std::min(next, now + kChunkPause);
     else if (f->session.wants_to_send())
@@ -181,7 +190,7 @@ Nanos PathProber::advance(Nanos now) {
       next = std::min(next, now);  // for those that wait
       continue;
     }
-    next = std::min(next, f->session.deadline());
+    next = std::min({next, f->session.deadline(), f->began + kLongestFlight});
     ++f;
   }
   return next;

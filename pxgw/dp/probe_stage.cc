@@ -60,10 +60,11 @@ void ProbeStage::command(const Command& c, Nanos) noexcept {
       --expecting_;
     }
   } else if (c.kind == Command::Kind::kExpect) {
-    // In turn: should an end once get lost, its place is used again.
-    Expected& e = expected_[next_expected_++ % expected_.size()];
-    expecting_ += !e.in_use;
-    e = {c.to, c.from, c.port, c.from_port, c.nonce, true};
+    // Only where none is free, because ends got lost, in turn.
+    auto e = std::find_if(expected_.begin(), expected_.end(), [](const Expected& x) { return !x.in_use; });
+    if (e == expected_.end()) e = expected_.begin() + next_expected_++ % expected_.size();
+    expecting_ += !e->in_use;
+    *e = {c.to, c.from, c.port, c.from_port, c.nonce, true};
   }
 }
 

@@ -241,6 +241,48 @@ TEST_CASE("prober: with a key, unsigned reports count for nothing", "[prober]") 
   CHECK(net.commands(Command::Kind::kConfirm).empty());
 }
 
+TEST_CASE("prober: a host that draws its answers out keeps no other from being measured", "[prober]") {
+  Net net;
+  net.path[7] = net.path[9] = 9000;
+  net.answers = false;
+  net.prober.take(0, net.elephant(7), net.now);
+  net.run(50ms);
+  REQUIRE(!net.sent.empty());
+  Decoded least = decode(net.sent[0]);
+  for (const Bytes& f : net.sent)
+    if (const Decoded d = decode(f); d.df && d.ip_len < least.ip_len) least = d;
+  net.answers = true;
+  net.path[7] = static_cast<uint16_t>(least.ip_len);
+  net.transmit(least.frame);  // one answer, again and again
+  net.run(15ms);
+  REQUIRE(net.seen.size() == 1);
+  net.answers = false;
+  for (int i = 0; i < 310; ++i) {
+    net.run(100ms);
+    Report r = net.seen[0];
+    r.at = net.now;
+    net.prober.take(0, r, net.now);
+  }
+  CHECK(net.row(7)["state"] != "probing");
+  net.answers = true;
+  net.prober.take(0, net.elephant(9), net.now);
+  net.run(5s);
+  CHECK(net.row(9)["mtu"] == 9000);
+}
+
+TEST_CASE("prober: checks of one destination go by different ports", "[prober]") {
+  for (int i = 0; i < 200; ++i) {
+    Net net;
+    net.path[7] = 9000;
+    net.prober.take(0, net.elephant(7), net.now);
+    net.run(5s);
+    std::map<uint16_t, int> ports;
+    const auto told = net.commands(Command::Kind::kExpect);
+    for (size_t k = 1; k < told.size(); ++k) ++ports[told[k].from_port];  // the checks are at once
+    CHECK(ports.size() == PathProber::kChecks);
+  }
+}
+
 TEST_CASE("prober: one session a destination, few at a time, so many a second", "[prober]") {
   Net net([](PathProber::Options& o) { o.per_second = 5; });
   for (int i = 0; i < 3; ++i) net.prober.take(static_cast<uint16_t>(i % 2), net.elephant(7), net.now);

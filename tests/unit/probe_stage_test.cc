@@ -395,3 +395,20 @@ TEST_CASE("catching: errors about our own probes don't reach the host in whose n
   CHECK(g.passed(2));
   CHECK(g.bed.count().ptb_passed == 1);
 }
+
+TEST_CASE("catching: a check that takes long is heard beside many short ones", "[probe]") {
+  Probing g;
+  Command other = g.expect;
+  other.nonce[0] = 1;
+  for (uint16_t i = 0; i < 200; ++i) {
+    other.from_port = static_cast<uint16_t>(41000 + i);
+    other.nonce[1] = static_cast<uint8_t>(i);
+    other.kind = Command::Kind::kExpect;
+    g.bed.gateway().command(other, g.bed.now());
+    other.kind = Command::Kind::kExpectEnd;
+    g.bed.gateway().command(other, g.bed.now());
+  }
+  g.bed.in({udp(Probing::back(), kPort, 40000, Probing::report())});
+  CHECK(g.passed(0));
+  CHECK(g.bed.count().probe_answers == 1);
+}

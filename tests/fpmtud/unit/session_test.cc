@@ -316,6 +316,33 @@ TEST_CASE("session: a responder that limits is given time") {
   CHECK((r.notes & kRateLimited) != 0);
 }
 
+TEST_CASE("session: a responder that draws its answers out ends it no later") {
+  Session s(kTo9000, Time(0));
+  Time now(0);
+  while (!s.done() && now < std::chrono::minutes(10)) {
+    if (s.wants_to_send()) s.round_sent(now = std::max(now, s.send_at()));
+    const Round& round = s.round();
+    size_t least = 0;
+    for (size_t i = 0; i + 1 < round.size(); ++i)
+      if (round[i].size < round[least].size) least = i;
+    // Just before the round would end, one more, which pretends to have been long under way.
+    const Time end = s.deadline();
+    now = std::max(now, end - std::chrono::milliseconds(1));
+    s.seen({.round = s.round_number(),
+            .seq = static_cast<uint16_t>(least),
+            .size = round[least].size,
+            .flags = kLimited,
+            .sent = static_cast<uint64_t>(std::max(now - std::chrono::seconds(20), Time(0)).count()),
+            .tally = {}},
+           now);
+    if (s.deadline() > end) continue;
+    now = end;
+    s.expire(now);
+  }
+  CHECK(s.done());
+  CHECK(now < std::chrono::seconds(160));
+}
+
 TEST_CASE("session: a report that is lost, or a displaced tally, doesn't lower the answer") {
   for (uint16_t mtu = 1280; mtu <= 9000; mtu = static_cast<uint16_t>(mtu + 61)) {
     Path path{.mtus = {9000, mtu}};
