@@ -28,6 +28,10 @@ class Unbundler {
   bool is_caravan(const rte_mbuf& m, const pxio::PacketView& v) const noexcept {
     return to_port(m, v, limits_.port) && has_type(m, v, Type::kCaravan);
   }
+  // Whether a fragment (Kind::kFragment) is the first of one.
+  bool begins_caravan(const rte_mbuf& m, const pxio::PacketView& v) const noexcept {
+    return may_begin(m, v, limits_.port, Type::kCaravan);
+  }
 
   // Takes such a caravan, which came from an inside port and address: that is the caller's to know.
   // Its datagrams, whole packets with the caravan's link header, are in out[0..n), in their order, and the

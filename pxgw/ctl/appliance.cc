@@ -23,6 +23,7 @@ constexpr uint16_t kDescriptors = 1024;     // of a DPDK port's queue, each way
 constexpr uint32_t kKernelSlots = 256;      // 32 slots of one small buffer and 7 large ones
 constexpr uint32_t kCachedPerThread = 384;  // caches of 256, which fill up to half more
 constexpr uint32_t kUnderWay = 2048;        // a burst of 64 KB packets each way, taken apart
+constexpr uint16_t kSmallMtu = 2000;        // packets up to it arrive in one small buffer
 constexpr uint32_t kSmallBytes = 2176 + 256, kLargeBytes = 9728 + 256;  // with headroom and headers
 
 pxio::EalOptions eal_options(const Config& c, const BufferPlan& plan) {
@@ -88,9 +89,14 @@ BufferPlan plan_buffers(const Config& c) {
   for (const PairConfig& p : c.pairs) {
     // A held packet consists of as many small buffers as full segments fit into the inside MTU.
     held += kHeldPackets * (p.inside.mtu / 1300u + 1);
-    if (c.policy.caravans.mode == Caravans::Mode::kOn) held += CaravanStage::kMostHeld + CaravanStage::kFragmented * Reassembler::kHeldPerPlace;
     // Where a NIC merges, into large buffers, those are held: it leaves two apart at most that would fit.
-    if (p.outside.kind != PortConfig::Kind::kKernel && p.outside.offloads.lro) held_large += 2 * kHeldPackets;
+    const bool merges = p.outside.kind != PortConfig::Kind::kKernel && p.outside.offloads.lro;
+    if (merges) held_large += 2 * kHeldPackets;
+    if (c.policy.caravans.mode == Caravans::Mode::kOn) {
+      constexpr uint32_t kFragments = CaravanStage::kFragmented * Reassembler::kHeldPerPlace;
+      held += CaravanStage::kMostHeld + kFragments;
+      if (merges || p.outside.mtu > kSmallMtu) held_large += kFragments;
+    }
     // Buffers of either pool may wait in any ring.
     if (queues > 1 && (p.outside.kind != PortConfig::Kind::kKernel || p.inside.kind != PortConfig::Kind::kKernel))
       rings += queues * 4 * pxio::FanoutPort::kSlots;  // where they are fanned out

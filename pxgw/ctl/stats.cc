@@ -216,6 +216,8 @@ Counters difference(const Counters& now, const Counters& before) noexcept {
   d.flows = now.flows;
   d.held_pkts = now.held_pkts;
   d.handshakes = now.handshakes;
+  d.caravan_held = now.caravan_held;
+  d.fragments_held = now.fragments_held;
   return d;
 }
 
@@ -233,7 +235,11 @@ Json to_json(const Counters& c) {
   Json below = Json::array();
   for (size_t k = 0; k + 1 < kHoldBins; ++k) below.push_back(1u << k);
   j["hold"] = {{"below_us", below}, {"packets", c.hold}};
-  j["state"] = {{"flows", c.flows}, {"held_pkts", c.held_pkts}, {"handshakes", c.handshakes}, {"caravan_held", c.caravan_held}, {"fragments_held", c.fragments_held}};
+  j["state"] = {{"flows", c.flows},
+                {"held_pkts", c.held_pkts},
+                {"handshakes", c.handshakes},
+                {"caravan_held", c.caravan_held},
+                {"fragments_held", c.fragments_held}};
   const auto y = yield_pct(c);
   j["yield_pct"] = y ? Json(*y) : Json(nullptr);
   j["unaccounted"] = unaccounted(c);

@@ -58,7 +58,7 @@ void CaravanStage::apply(const Policy& policy, Nanos now) noexcept {
   bundler_.set_limits(bundler_limits(policy, ports_.inside_segs), now);
   bundler_.set_tunnel_ports(policy.caravans.tunnels);
   unbundler_.set_limits({.port = policy.caravans.port, .max_segs = ports_.outside_segs});
-  if (!policy.caravans.reassemble) let_go(now);
+  if (!policy.caravans.reassemble || policy.caravans.mode != Caravans::Mode::kOn) let_go(now);
   spacer_.flush_all();
   spacer_.set_spacing(policy.caravans.spacing);
 }
@@ -80,8 +80,10 @@ void CaravanStage::process(std::span<Packet> pkts, Nanos now) noexcept {
 // Caravans are between the gateway and its hosts. One from outside would bring past it what it is
 // there to see.
 bool CaravanStage::foreign(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
-  return v.kind == Kind::kUdp && policy_->caravans.mode == Caravans::Mode::kOn &&
-         unbundler_.is_caravan(m, v) && taken_by_host(m, v, now) != 0;
+  // In parts it's nothing without the first.
+  const bool caravan = v.kind == Kind::kUdp ? unbundler_.is_caravan(m, v)
+                                            : v.kind == Kind::kFragment && unbundler_.begins_caravan(m, v);
+  return caravan && policy_->caravans.mode == Caravans::Mode::kOn && taken_by_host(m, v, now) != 0;
 }
 
 uint16_t CaravanStage::taken_by_host(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
@@ -89,13 +91,13 @@ uint16_t CaravanStage::taken_by_host(const rte_mbuf& m, const PacketView& v, Nan
 }
 
 bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
+  if (p.view->kind == Kind::kFragment && policy_->caravans.reassemble && reassemble(p, now))
+    return true;
   if (foreign(*p.pkt, *p.view, now)) {
     ++count_.drop_caravan_foreign;
     PktPtr(p.pkt).reset();
     return true;
   }
-  if (p.view->kind == Kind::kFragment && policy_->caravans.reassemble && reassemble(p, now))
-    return true;
   return bundler_.add(p.pkt, *p.view, now);
 }
 

@@ -101,25 +101,23 @@ uint16_t Reassembler::add(rte_mbuf* pkt, const PacketView& v, uint32_t largest, 
   uint32_t place = 0, free = 0;
   for (uint32_t i = set; i < set + kWays; ++i) {
     const Place& p = places_[i];
-    if (p.count == 0) {
-      free = i;
-    } else if (p.id == f.id && p.v6 == f.v6 && p.pair == pair) {
+    const bool empty = p.state == Place::State::kFree;
+    if (!empty && p.id == f.id && p.v6 == f.v6 && p.pair == pair) {
       place = i;
+    } else if (empty || (p.state == Place::State::kGivenUp && free == 0)) {
+      free = i;
     }
   }
-  const uint32_t headers = f.v6 ? kIpv6HeaderLen : kIpv4HeaderLen;
-  if (headers + f.end() > largest || (place != 0 && !fits_with(places_[place], *pkt, f))) {
-    ++count_.reassembly_unfit;
-    return place != 0 ? give_up(place, pkt, out) : uint16_t{1};
-  }
-  if ((place == 0 && free == 0) || held_ >= kHeldPerPlace * kWays * (mask_ + 1)) {
+  if (place == 0 && free == 0) {
     ++count_.reassembly_full;
-    return place != 0 ? give_up(place, pkt, out) : uint16_t{1};
+    return 1;
   }
   if (place == 0) {
     place = free;
     Place& p = places_[place];
+    if (p.state != Place::State::kFree) unlink_place(places_.get(), place);
     p = Place{};
+    p.state = Place::State::kWaiting;
     p.pair = pair;
     p.since = now;
     p.id = f.id;
@@ -129,14 +127,26 @@ uint16_t Reassembler::add(rte_mbuf* pkt, const PacketView& v, uint32_t largest, 
     link_youngest(places_.get(), place);
   }
   Place& p = places_[place];
+  if (p.state == Place::State::kGivenUp) return 1;
+  const uint32_t headers = f.v6 ? kIpv6HeaderLen : kIpv4HeaderLen;
+  if (headers + f.end() > largest || (p.count != 0 && !fits_with(p, *pkt, f))) {
+    ++count_.reassembly_unfit;
+    return give_up(p, pkt, out);
+  }
+  if (held_segs_ + pkt->nb_segs > kHeldPerPlace * kWays * (mask_ + 1)) {
+    ++count_.reassembly_full;
+    return give_up(p, pkt, out);
+  }
   p.pieces[p.count++] = {pkt, f.offset, f.length};
   ++held_;
+  held_segs_ += pkt->nb_segs;
   p.bytes += f.length;
   p.segs = static_cast<uint16_t>(p.segs + pkt->nb_segs);
   if (!f.more) p.total = f.end();
   // None overlaps another: as many bytes are all of them.
   if (p.total == 0 || p.bytes != p.total) return 0;
-  if (p.segs > limits_.max_segs) {
+  // What the host takes may have changed meanwhile.
+  if (p.segs > limits_.max_segs || headers + p.total > largest) {
     ++count_.reassembly_unfit;
     return release(place, out);
   }
@@ -182,32 +192,47 @@ rte_mbuf* Reassembler::join(Place& p) noexcept {
   return head;
 }
 
-// Empties the place; its fragments are in `out` as they came.
-uint16_t Reassembler::release(uint32_t place, Out& out) noexcept {
-  Place& p = places_[place];
-  unlink_place(places_.get(), place);
+// Its fragments are in `out` as they came.
+uint16_t Reassembler::empty(Place& p, Out& out) noexcept {
   const uint8_t n = p.count;
   for (uint8_t i = 0; i < n; ++i) out[i] = p.pieces[i].pkt;
   held_ -= n;
+  held_segs_ -= p.segs;
+  p.segs = 0;
   p.count = 0;
   return n;
 }
 
-uint16_t Reassembler::give_up(uint32_t place, rte_mbuf* pkt, Out& out) noexcept {
-  const uint16_t n = release(place, out);
+uint16_t Reassembler::release(uint32_t place, Out& out) noexcept {
+  Place& p = places_[place];
+  unlink_place(places_.get(), place);
+  p.state = Place::State::kFree;
+  return empty(p, out);
+}
+
+// The place remembers that what else comes of the datagram needn't wait.
+uint16_t Reassembler::give_up(Place& p, rte_mbuf* pkt, Out& out) noexcept {
+  const uint16_t n = empty(p, out);
+  p.state = Place::State::kGivenUp;
   out[n] = pkt;
   return static_cast<uint16_t>(n + 1);
 }
 
 uint16_t Reassembler::take_expired(Nanos now, Out& out) noexcept {
-  const uint32_t oldest = places_[0].next;
-  if (oldest == 0 || places_[oldest].since + limits_.timeout > now) return 0;
-  ++count_.reassembly_expired;
-  return release(oldest, out);
+  while (const uint32_t oldest = places_[0].next) {
+    if (places_[oldest].since + limits_.timeout > now) break;
+    if (const uint16_t n = release(oldest, out)) {
+      ++count_.reassembly_expired;
+      return n;
+    }
+  }
+  return 0;
 }
 
 uint16_t Reassembler::take_oldest(Out& out) noexcept {
-  return places_[0].next != 0 ? release(places_[0].next, out) : uint16_t{0};
+  while (const uint32_t oldest = places_[0].next)
+    if (const uint16_t n = release(oldest, out)) return n;
+  return 0;
 }
 
 }  // namespace pxgw

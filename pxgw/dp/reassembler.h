@@ -20,7 +20,7 @@ class Reassembler {
  public:
   // Of a datagram: 9000 B in fragments of 576 B are 17, of 1280 B 8.
   static constexpr uint16_t kMostFragments = 17;
-  // Fragments that wait, for each place in the table: the datagrams that come mostly have few.
+  // Buffers of fragments that wait, for each place in the table: the datagrams that come mostly have few.
   static constexpr uint32_t kHeldPerPlace = 4;
   struct Limits {
     pxio::Nanos timeout;
@@ -64,16 +64,18 @@ class Reassembler {
     uint32_t total;  // 0: the last fragment isn't there yet
     uint16_t segs;
     uint16_t headers;  // before a fragment's payload
-    uint8_t count;     // 0: free
+    uint8_t count;
     uint8_t l2_len;
     bool v6;
+    enum class State : uint8_t { kFree, kWaiting, kGivenUp } state;
     std::array<Piece, kMostFragments> pieces;  // as they came
   };
   struct Fragment;
   static bool read(const rte_mbuf& m, const pxio::PacketView& v, Fragment& f) noexcept;
   static bool fits_with(const Place& p, const rte_mbuf& m, const Fragment& f) noexcept;
+  uint16_t empty(Place& p, Out& out) noexcept;
   uint16_t release(uint32_t place, Out& out) noexcept;
-  uint16_t give_up(uint32_t place, rte_mbuf* pkt, Out& out) noexcept;
+  uint16_t give_up(Place& p, rte_mbuf* pkt, Out& out) noexcept;
   static rte_mbuf* join(Place& p) noexcept;
 
   static constexpr uint32_t kWays = 4;
@@ -81,7 +83,7 @@ class Reassembler {
   uint64_t secret_;
   uint32_t mask_;  // of sets
   Limits limits_{std::chrono::milliseconds(50), 64};
-  uint32_t held_ = 0;
+  uint32_t held_ = 0, held_segs_ = 0;  // fragments, and their buffers
   pxio::ZeroedArray<Place> places_;  // from 1
 };
 

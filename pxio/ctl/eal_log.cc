@@ -8,13 +8,13 @@
 
 namespace pxio {
 
-EalLog::EalLog() : file_(open_memstream(&text_, &size_)) {
+EalLog::EalLog() : previous_(rte_log_get_stream()), file_(open_memstream(&text_, &size_)) {
   // A stream of our own also keeps EAL from writing to syslog.
   if (file_ != nullptr) rte_openlog_stream(file_);
 }
 
 EalLog::~EalLog() {
-  rte_openlog_stream(stderr);
+  rte_openlog_stream(previous_);
   if (file_ != nullptr) std::fclose(file_);
   std::free(text_);
 }

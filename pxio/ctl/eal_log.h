@@ -19,6 +19,7 @@ class EalLog {
  private:
   char* text_ = nullptr;
   size_t size_ = 0;
+  FILE* previous_;
   FILE* file_;
 };
 

@@ -242,6 +242,66 @@ TEST_CASE("Reassembly: a caravan from outside doesn't get in by coming in parts"
   CHECK(b.bed.count().drop_caravan_foreign == 1);
 }
 
+TEST_CASE("Reassembly: nor where parts aren't made whole", "[reassembly]") {
+  const int version = GENERATE(4, 6);
+  const size_t headers = version == 4 ? 20 : 40;
+  HostBed b(policy(GENERATE(false, true)));
+  b.ask(inbound(version));
+  Datagram d(inbound(version), 7, 5000);
+  const Frame f = udp(d.lower, 5000, 6000, 4900);
+  std::array<caravan::UdpPacket, 1> one;
+  REQUIRE(caravan::parse_udp({f.bytes.data() + 14, f.bytes.size() - 14}, one[0]));
+  Bytes packet(9000);
+  packet.resize(caravan::bundle_packet(one, caravan::kDefaultPort, packet));
+  d.l4.assign(packet.begin() + static_cast<ptrdiff_t>(headers), packet.end());
+  const Datagram plain(inbound(version), 8, 5000);
+  std::vector<Frame> parts = d.pieces(GENERATE(1440, 8)), others = plain.pieces(1440);
+  const std::vector<Frame> rest(parts.begin() + 1, parts.end());
+  parts.pop_back();  // so that it's never whole
+  others.pop_back();
+  b.bed.in(parts);
+  b.bed.advance(kWait);
+  const auto out = frames_of(b.bed.inside());
+  CHECK(std::count(out.begin(), out.end(), parts[0].bytes) == 0);
+  CHECK(b.bed.count().drop_caravan_foreign == 1);
+  b.bed.forget();
+  b.bed.in(others);
+  b.bed.advance(kWait);
+  CHECK(frames_of(b.bed.inside()) == frames_of(others));
+  CHECK(b.bed.count().drop_caravan_foreign == 1);
+}
+
+TEST_CASE("Reassembly: what comes of a datagram that was given up waits no longer", "[reassembly]") {
+  const int version = GENERATE(4, 6);
+  HostBed b;
+  b.ask(inbound(version));
+  const auto parts = Datagram(inbound(version), 9, 8000).pieces(1440);
+  b.bed.in({parts[0], parts[1], parts[1]});
+  CHECK(b.bed.inside().size() == 3);
+  for (size_t i = 2; i < parts.size(); ++i) {
+    b.bed.forget();
+    b.bed.in({parts[i]});
+    CHECK(frames_of(b.bed.inside()) == frames_of(std::vector<Frame>{parts[i]}));
+  }
+  CHECK(b.bed.count().fragments_held == 0);
+  // Nor for longer than that: the next with its identification is another.
+  b.bed.advance(kWait);
+  b.bed.forget();
+  b.bed.in(parts);
+  CHECK(b.bed.inside().size() == 1);
+}
+
+TEST_CASE("Reassembly: what a host takes less of meanwhile isn't sent to it whole", "[reassembly]") {
+  HostBed b;
+  b.ask(inbound(4));
+  auto parts = Datagram(inbound(4), 9, 8000).pieces();
+  std::swap(parts.front(), parts.back());
+  b.bed.in({parts.begin(), parts.end() - 1});
+  b.ask(inbound(4), 4000);
+  b.bed.in({parts.back()});
+  CHECK(frames_of(b.bed.inside()) == frames_of(parts));
+}
+
 TEST_CASE("Reassembly: switching it off lets go of what waits", "[reassembly]") {
   HostBed b;
   b.ask(inbound(4));
