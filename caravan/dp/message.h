@@ -23,15 +23,16 @@ inline bool has_type(const rte_mbuf& m, const pxio::PacketView& v, Type type) no
 inline bool may_begin(const rte_mbuf& m, const pxio::PacketView& v, uint16_t port, Type type) noexcept {
   uint32_t at = uint32_t{v.l2_len} + v.l3_len;
   const uint32_t end = uint32_t{v.l2_len} + v.ip_len;
-  uint8_t scratch[kUdpBytes + 4];
+  uint8_t scratch[8];
   const auto next = [&](uint32_t length) {
     const void* p = at + length <= end ? rte_pktmbuf_read(&m, at, length, scratch) : nullptr;
     at += length;
     return static_cast<const uint8_t*>(p);
   };
   if (v.version == 6) {
-    const uint8_t* h = next(8);  // RFC 8200, section 4.5
-    if (h == nullptr || h[0] != pxio::kProtoUdp || (pxio::load<be16>(h + 2).host() & 0xfff8) != 0) return false;
+    const uint8_t* h = next(pxio::kIpv6FragmentHeaderLen);
+    if (h == nullptr || h[0] != pxio::kProtoUdp || (pxio::load<be16>(h + 2).host() & pxio::kIpv6OffsetMask) != 0)
+      return false;
   } else if (v.proto != pxio::kProtoUdp ||
              (pxio::header_at<pxio::Ipv4Header>(m, v.l2_len).frag.host() & pxio::kIpOffsetMask) != 0) {
     return false;

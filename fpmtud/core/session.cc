@@ -14,7 +14,7 @@ constexpr Time kLeastTimeout = 20ms;
 // What is overtaken by its round's last probe may still come.
 constexpr Time kLeastGrace = 500us, kMostGrace = 50ms;
 constexpr size_t kMaxRounds = 16;
-// However long answers drip in, that much of a round is all that they can put off its end.
+// However long answers drip in, a round ends that long after it was sent.
 constexpr Time kLongestRound = 8s;
 // For an allowance to come back.
 constexpr Time kPause = 2s;

@@ -53,6 +53,7 @@ class Session {
  public:
   Session(const SessionConfig& config, Time now);
 
+  Time began() const { return began_; }
   bool done() const { return state_ == State::kDone; }
   // A round is to be sent: `round` and `spec`, numbered `round_number`. Then say `round_sent`.
   bool wants_to_send() const { return state_ == State::kReady; }

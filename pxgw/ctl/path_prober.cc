@@ -155,8 +155,7 @@ void PathProber::launch(const Key& key, Destination& d, const fpmtud::SessionCon
            .session = fpmtud::Session(config, now),
            .check = config.check,
            .nonce = fpmtud::random_nonce(),
-           .from = d.from,
-           .began = now};
+           .from = d.from};
   // Of the range that hosts take for themselves; the nonce tells answers apart from those to a
   // host. Another for each: two checks by one port are of one path, and answers go by it.
   const auto taken = [&](uint16_t port) {
@@ -179,7 +178,7 @@ Nanos PathProber::advance(Nanos now) {
   uint64_t chunk = 0;
   for (auto f = flights_.begin(); f != flights_.end();) {
     f->session.expire(now);
-    if (now - f->began >= kLongestFlight) f->session.end(now);
+    if (now - f->session.began() >= kLongestFlight) f->session.end(now);
     if (f->session.wants_to_send() && f->session.send_at() <= now && !send_some(*f, chunk, now))
       next = std::min(next, now + kChunkPause);
     else if (f->session.wants_to_send())
@@ -190,7 +189,7 @@ Nanos PathProber::advance(Nanos now) {
       next = std::min(next, now);  // for those that wait
       continue;
     }
-    next = std::min({next, f->session.deadline(), f->began + kLongestFlight});
+    next = std::min({next, f->session.deadline(), f->session.began() + kLongestFlight});
     ++f;
   }
   return next;

@@ -94,7 +94,6 @@ class PathProber {
     PathKey from;
     size_t next = 0;  // packet of the round
     size_t told = 0;  // workers that expect its reports
-    pxio::Nanos began{0};
   };
 
   Destination* at(const Key& key, pxio::Nanos now);

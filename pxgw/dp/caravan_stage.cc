@@ -58,7 +58,7 @@ void CaravanStage::apply(const Policy& policy, Nanos now) noexcept {
   bundler_.set_limits(bundler_limits(policy, ports_.inside_segs), now);
   bundler_.set_tunnel_ports(policy.caravans.tunnels);
   unbundler_.set_limits({.port = policy.caravans.port, .max_segs = ports_.outside_segs});
-  if (!policy.caravans.reassemble || policy.caravans.mode != Caravans::Mode::kOn) let_go(now);
+  if (!reassembles()) let_go(now);
   spacer_.flush_all();
   spacer_.set_spacing(policy.caravans.spacing);
 }
@@ -80,10 +80,11 @@ void CaravanStage::process(std::span<Packet> pkts, Nanos now) noexcept {
 // Caravans are between the gateway and its hosts. One from outside would bring past it what it is
 // there to see.
 bool CaravanStage::foreign(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
+  if (policy_->caravans.mode != Caravans::Mode::kOn) return false;
   // In parts it's nothing without the first.
   const bool caravan = v.kind == Kind::kUdp ? unbundler_.is_caravan(m, v)
                                             : v.kind == Kind::kFragment && unbundler_.begins_caravan(m, v);
-  return caravan && policy_->caravans.mode == Caravans::Mode::kOn && taken_by_host(m, v, now) != 0;
+  return caravan && taken_by_host(m, v, now) != 0;
 }
 
 uint16_t CaravanStage::taken_by_host(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
@@ -91,8 +92,7 @@ uint16_t CaravanStage::taken_by_host(const rte_mbuf& m, const PacketView& v, Nan
 }
 
 bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
-  if (p.view->kind == Kind::kFragment && policy_->caravans.reassemble && reassemble(p, now))
-    return true;
+  if (p.view->kind == Kind::kFragment && reassembles() && reassemble(p, now)) return true;
   if (foreign(*p.pkt, *p.view, now)) {
     ++count_.drop_caravan_foreign;
     PktPtr(p.pkt).reset();
@@ -101,9 +101,12 @@ bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
   return bundler_.add(p.pkt, *p.view, now);
 }
 
+bool CaravanStage::reassembles() const noexcept {
+  return policy_->caravans.reassemble && policy_->caravans.mode == Caravans::Mode::kOn;
+}
+
 // True: it waits, or has left with what it belongs to.
 bool CaravanStage::reassemble(const Packet& p, Nanos now) noexcept {
-  if (policy_->caravans.mode != Caravans::Mode::kOn) return false;
   const uint16_t takes = taken_by_host(*p.pkt, *p.view, now);
   if (takes == 0) return false;
   Reassembler::Out out;

@@ -46,6 +46,7 @@ class CaravanStage final : public Stage {
   // The size of caravans that the packet's host takes; 0: it takes none.
   uint16_t taken_by_host(const rte_mbuf& m, const pxio::PacketView& v, pxio::Nanos now) const noexcept;
   bool foreign(const rte_mbuf& m, const pxio::PacketView& v, pxio::Nanos now) const noexcept;
+  bool reassembles() const noexcept;
   bool reassemble(const Packet& p, pxio::Nanos now) noexcept;
   void let_go(pxio::Nanos now) noexcept;  // of fragments that wait
   void to_host(std::span<rte_mbuf* const> pkts, pxio::Nanos now) noexcept;

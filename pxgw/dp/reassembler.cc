@@ -13,8 +13,6 @@ using namespace pxio;
 
 namespace {
 
-constexpr uint16_t kFragmentHeader = 8;  // IPv6, RFC 8200, section 4.5
-
 // TOS, or class and flow label.
 uint32_t marks(const rte_mbuf& m, uint32_t l2_len, bool v6) {
   const uint8_t* ip = data(m) + l2_len;
@@ -49,17 +47,17 @@ bool Reassembler::read(const rte_mbuf& m, const PacketView& v, Fragment& f) noex
   f.v6 = v.version == 6;
   f.l2_len = v.l2_len;
   if (f.v6) {
-    f.headers = static_cast<uint16_t>(v.l2_len + kIpv6HeaderLen + kFragmentHeader);
+    f.headers = static_cast<uint16_t>(v.l2_len + kIpv6HeaderLen + kIpv6FragmentHeaderLen);
     if (v.l3_len != kIpv6HeaderLen || m.data_len <= f.headers ||
-        v.ip_len < kIpv6HeaderLen + kFragmentHeader)
+        v.ip_len < kIpv6HeaderLen + kIpv6FragmentHeaderLen)
       return false;
     const uint8_t* h = ip + kIpv6HeaderLen;
     const uint16_t where = load<be16>(h + 2).host();
     if (h[0] != kProtoUdp || h[1] != 0 || (where & 6) != 0) return false;
-    f.offset = where & 0xfff8;
+    f.offset = where & kIpv6OffsetMask;
     f.more = (where & 1) != 0;
     f.id = load<uint32_t>(h + 4);
-    f.length = static_cast<uint16_t>(v.ip_len - kIpv6HeaderLen - kFragmentHeader);
+    f.length = static_cast<uint16_t>(v.ip_len - kIpv6HeaderLen - kIpv6FragmentHeaderLen);
   } else {
     f.headers = static_cast<uint16_t>(v.l2_len + kIpv4HeaderLen);
     if (v.l3_len != kIpv4HeaderLen || v.proto != kProtoUdp || m.data_len <= f.headers) return false;
@@ -171,8 +169,8 @@ rte_mbuf* Reassembler::join(Place& p) noexcept {
     const be16 length(static_cast<uint16_t>(p.total));
     std::memcpy(ip + 4, &length, sizeof length);
     uint8_t* from = data(*head);
-    std::memmove(from + kFragmentHeader, from, p.l2_len + size_t{kIpv6HeaderLen});
-    head = strip_front(head, kFragmentHeader);
+    std::memmove(from + kIpv6FragmentHeaderLen, from, p.l2_len + size_t{kIpv6HeaderLen});
+    head = strip_front(head, kIpv6FragmentHeaderLen);
   } else {
     auto& ip = header_at<Ipv4Header>(*head, p.l2_len);
     const be16 length(static_cast<uint16_t>(kIpv4HeaderLen + p.total)), whole(0);

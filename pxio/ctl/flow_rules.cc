@@ -41,7 +41,7 @@ std::vector<FlowRule> wanted_flow_rules(uint16_t probe_port) {
 }
 
 std::vector<OffloadState> unused_flow_rules(const std::vector<FlowRule>& wanted,
-                                             const std::string& why) {
+                                            const std::string& why) {
   std::vector<OffloadState> states;
   for (const FlowRule& r : wanted) states.push_back({name_of(r), false, why});
   return states;

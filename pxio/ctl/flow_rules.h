@@ -79,6 +79,6 @@ class FlowRules {
 
 // What is said of the same rules where none are made.
 std::vector<OffloadState> unused_flow_rules(const std::vector<FlowRule>& wanted,
-                                             const std::string& why);
+                                            const std::string& why);
 
 }  // namespace pxio

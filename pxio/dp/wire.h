@@ -119,13 +119,15 @@ inline constexpr uint8_t kProtoHopByHop = 0, kProtoIcmp = 1, kProtoTcp = 6, kPro
                          kProtoIcmpv6 = 58, kProtoNone = 59, kProtoDestOptions = 60;
 inline constexpr uint16_t kIpDf = 0x4000, kIpMf = 0x2000, kIpReserved = 0x8000,
                           kIpOffsetMask = 0x1fff;
+// Of IPv6's fragment header (RFC 8200, section 4.5), in bytes.
+inline constexpr uint16_t kIpv6OffsetMask = 0xfff8;
 
 // TCP flags, and AE (RFC 9768) beside them; the bits of kTcpReserved are still unassigned.
 inline constexpr uint16_t kFin = 0x001, kSyn = 0x002, kRst = 0x004, kPsh = 0x008, kAck = 0x010,
                           kUrg = 0x020, kEce = 0x040, kCwr = 0x080, kAe = 0x100,
                           kTcpReserved = 0xe00;
 
-inline constexpr unsigned kIpv4HeaderLen = 20, kIpv6HeaderLen = 40, kTcpHeaderLen = 20;
+inline constexpr unsigned kIpv4HeaderLen = 20, kIpv6HeaderLen = 40, kIpv6FragmentHeaderLen = 8, kTcpHeaderLen = 20;
 
 // Whether sequence number a lies before b (RFC 9293, section 3.4: modulo 2^32).
 constexpr bool seq_before(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }

@@ -77,7 +77,8 @@ def insert(space, kind, came_by, only=""):
     """What came to a router by an interface goes through a box of that kind; `only`: what `ip rule` shall choose."""
     process = space.popen(sys.executable, os.path.abspath(__file__), "box", kind, stdout=subprocess.PIPE, text=True)
     if process.stdout.readline() != "ready\n":
-        raise RuntimeError("the box didn't start")
+        from lab.netns import LabError  # not to be found where this runs as the box
+        raise LabError("the box didn't start")
     space.sysctl(net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__default__rp_filter=0,
                  net__ipv4__conf__box__rp_filter=0, **{f"net__ipv4__conf__{came_by}__rp_filter": 0})
     space.ip("link set dev box mtu 65000 up")

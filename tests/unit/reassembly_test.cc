@@ -78,6 +78,18 @@ struct Datagram {
   }
 };
 
+// A caravan of one datagram so large.
+Datagram caravan_of(const Lower& l, size_t payload) {
+  Datagram d(l, 7, payload);
+  const Frame f = udp(d.lower, 5000, 6000, payload);
+  std::array<caravan::UdpPacket, 1> one;
+  REQUIRE(caravan::parse_udp({f.bytes.data() + 14, f.bytes.size() - 14}, one[0]));
+  Bytes packet(9000);
+  packet.resize(caravan::bundle_packet(one, caravan::kDefaultPort, packet));
+  d.l4.assign(packet.begin() + (l.version == 4 ? 20 : 40), packet.end());
+  return d;
+}
+
 bool whole(const Decoded& d, const Datagram& from) {
   return d.ip_ok && d.checksum_ok && !d.mf && d.frag_offset == 0 && d.trailer == 0 &&
          d.proto == 17 && d.src == from.lower.src && d.dst == from.lower.dst && same(d.l4, from.l4);
@@ -229,14 +241,7 @@ TEST_CASE("Reassembly: datagrams behind a fragmented one of their flow don't ove
 TEST_CASE("Reassembly: a caravan from outside doesn't get in by coming in parts", "[reassembly]") {
   HostBed b;
   b.ask(inbound(4));
-  Datagram d(inbound(4), 7, 5000);
-  const Frame f = udp(d.lower, 5000, 6000, 5000);
-  std::array<caravan::UdpPacket, 1> one;
-  REQUIRE(caravan::parse_udp({f.bytes.data() + 14, f.bytes.size() - 14}, one[0]));
-  Bytes packet(9000);
-  packet.resize(caravan::bundle_packet(one, caravan::kDefaultPort, packet));
-  d.l4.assign(packet.begin() + 20, packet.end());
-  b.bed.in(d.pieces());
+  b.bed.in(caravan_of(inbound(4), 5000).pieces());
   b.bed.advance(kWait);
   CHECK(b.bed.inside().empty());
   CHECK(b.bed.count().drop_caravan_foreign == 1);
@@ -244,19 +249,10 @@ TEST_CASE("Reassembly: a caravan from outside doesn't get in by coming in parts"
 
 TEST_CASE("Reassembly: nor where parts aren't made whole", "[reassembly]") {
   const int version = GENERATE(4, 6);
-  const size_t headers = version == 4 ? 20 : 40;
   HostBed b(policy(GENERATE(false, true)));
   b.ask(inbound(version));
-  Datagram d(inbound(version), 7, 5000);
-  const Frame f = udp(d.lower, 5000, 6000, 4900);
-  std::array<caravan::UdpPacket, 1> one;
-  REQUIRE(caravan::parse_udp({f.bytes.data() + 14, f.bytes.size() - 14}, one[0]));
-  Bytes packet(9000);
-  packet.resize(caravan::bundle_packet(one, caravan::kDefaultPort, packet));
-  d.l4.assign(packet.begin() + static_cast<ptrdiff_t>(headers), packet.end());
-  const Datagram plain(inbound(version), 8, 5000);
-  std::vector<Frame> parts = d.pieces(GENERATE(1440, 8)), others = plain.pieces(1440);
-  const std::vector<Frame> rest(parts.begin() + 1, parts.end());
+  std::vector<Frame> parts = caravan_of(inbound(version), 4900).pieces(GENERATE(1440, 8)),
+                     others = Datagram(inbound(version), 8, 5000).pieces(1440);
   parts.pop_back();  // so that it's never whole
   others.pop_back();
   b.bed.in(parts);
