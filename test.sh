@@ -61,7 +61,7 @@ else
   stage "end to end" release "" -L e2e --repeat until-pass:2
   stage "TSan" tsan thread_tests -L threads
   # clang's sanitizers find what gcc's do, and one build serves both purposes.
-  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz'
+  stage "ASan, UBSan and $FUZZ_SECONDS s of fuzzing a target" fuzz "" -L 'unit|prop|golden|root|fuzz|threads'
 fi
 printf '\n'
 printf '%s\n' "${closing[@]}"

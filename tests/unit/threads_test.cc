@@ -4,9 +4,10 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "pxgw/ctl/clock.h"
+#include "pxgw/ctl/poll_thread.h"
 #include "pxgw/dp/fan_out.h"
 #include "pxgw/dp/mailbox.h"
-#include "pxgw/ctl/poll_thread.h"
 #include "pxgw/dp/worker.h"
 #include "tests/support/bed.h"
 #include "tests/support/checks.h"
@@ -77,11 +78,6 @@ TEST_CASE("Threads: policies, counters and packets cross between control, fan-ou
   for (uint16_t q = 0; q < kWorkers; ++q)
     workers.push_back(std::make_unique<pxgw::Worker>(q, std::vector<pxgw::PairPorts>{{&outside_fan, &inside_fan}},
                                                      *policies[0], small_capacity(), pools().buffers()));
-  pxgw::PollThreadOptions options{.name = "test", .sleeps = true};
-  sched_getaffinity(0, sizeof options.cpus, &options.cpus);
-  std::vector<std::unique_ptr<pxgw::PollThread>> threads;
-  for (const auto& w : workers) threads.push_back(std::make_unique<pxgw::PollThread>(*w, options));
-
   std::vector<Flow> flows;
   for (uint16_t i = 0; i < 8; ++i) flows.emplace_back(Shape{i % 2 != 0 ? 4 : 6, 0, true}, i);
   uint64_t given = 0, payload = 0, came = 0;
@@ -96,28 +92,43 @@ TEST_CASE("Threads: policies, counters and packets cross between control, fan-ou
     for (const auto& w : workers) pxgw::add(c, w->counters());
     return c;
   };
-  const auto settle = [&] {
-    while (counted().in_pkts + counted().out_pkts < given) pump(), std::this_thread::yield();
+  const auto settle = [&](auto&& meanwhile) {
+    while (counted().in_pkts + counted().out_pkts < given) pump(), meanwhile();
   };
   for (const Flow& f : flows) {
     for (const Tcp& t : {f.syn(), f.syn_ack(), f.third()}) {
       (t.lower.src == f.inside ? from_inside : from_outside)->feed.push_back(t);
       ++given;
-      settle();
+      settle([&] {
+        for (const auto& w : workers) w->poll_once(pxgw::clock_now());
+      });
     }
   }
-  for (uint32_t k = 0; k < 600; ++k) {
-    for (const Flow& f : flows) {
-      from_outside->feed.push_back(f.in(k * f.full(), f.full()));
-      payload += f.full();
-      ++given;
-    }
+  const auto feed_segment = [&](const Flow& f, uint32_t k) {
+    from_outside->feed.push_back(f.in(k * f.full(), f.full()));
+    payload += f.full();
+    ++given;
+  };
+  // Runs that are in the rings before the threads start share a burst, whatever the threads' pace is.
+  constexpr uint32_t kRun = 6;
+  for (const Flow& f : flows)
+    for (uint32_t k = 0; k < kRun; ++k) feed_segment(f, k);
+  while (outside_fan.pump()) {
+  }
+
+  pxgw::PollThreadOptions options{.name = "test", .sleeps = true};
+  sched_getaffinity(0, sizeof options.cpus, &options.cpus);
+  std::vector<std::unique_ptr<pxgw::PollThread>> threads;
+  for (const auto& w : workers) threads.push_back(std::make_unique<pxgw::PollThread>(*w, options));
+
+  for (uint32_t k = kRun; k < 600; ++k) {
+    for (const Flow& f : flows) feed_segment(f, k);
     pump();
     if (k % 20 == 0)
       for (const auto& w : workers) w->use(new_policy());
-    if (k % 50 == 0) settle();
+    if (k % 50 == 0) settle(std::this_thread::yield);
   }
-  settle();
+  settle(std::this_thread::yield);
   for (const auto& w : workers) {
     w->use(*policies.back());
     while (w->generation() != policies.back()->generation) std::this_thread::yield();
