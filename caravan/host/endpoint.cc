@@ -22,7 +22,11 @@ using boost::system::error_code;
 constexpr auto kTick = 50ms;
 constexpr auto kLookAround = 1s;  // whether the way to the gateway has changed
 constexpr auto kLastWords = 100ms;
+// Without a datagram of a program for so long, the next isn't about to follow.
+constexpr auto kPause = 2ms;
+constexpr auto kLongestWait = 250ms;  // for a pause
 constexpr size_t kReads = 64;  // packets of programs that are bundled together at most
+constexpr int kDrains = 64;    // rounds of such reads
 constexpr size_t kCutRoom = kReads * (96 << 10);
 // After its last answer a gateway sends caravans for as long as we asked for, and some are under
 // way.
@@ -73,6 +77,7 @@ struct Endpoint::Side {
   std::optional<Netlink::Way> way;
   std::optional<Client> client;
   Time looked{-kLookAround};
+  std::optional<Time> lost;  // the gateway, while programs' datagrams still come here
   bool active(Time now) const { return client && client->active(now); }
 };
 
@@ -145,14 +150,38 @@ void Endpoint::look_around(Side& s, Time now) {
   const auto size = static_cast<uint16_t>(
       std::clamp<unsigned>(config_.size != 0 ? config_.size : way->mtu, kLeastSize, UINT16_MAX));
   s.client.emplace(ClientConfig{.size = size, .secret = random_secret()});
-  if (steering_) steering_->set(s.gateway.family, false, {});
+  if (steering_) go_direct(s.gateway.family);
   unsigned mtu = 1280;
   for (const auto& each : sides_) mtu = std::max(mtu, each->way ? each->way->mtu : 0);
   netlink_.link_up(tun_.name(), mtu);
 }
 
+// What programs sent before leaves before what they send from now on.
+void Endpoint::go_direct(Family f) {
+  drain();
+  steering_->set(f, false, {});
+  drain();
+}
+
+// Sends programs' datagrams here or past us; false: later. What is in the device when they turn away is
+// overtaken by what goes directly, so that waits for a pause. Meanwhile nothing is bundled.
+bool Endpoint::steer(Side& s, Time now) {
+  const bool on = s.way && s.active(now), is = steering_->is_on(s.gateway.family);
+  if (on || !is) s.lost.reset();
+  if (on == is) return true;
+  if (on) {
+    steering_->set(s.gateway.family, true, s.way->source);
+    return true;
+  }
+  if (!s.lost) s.lost = now;
+  if (now - last_out_ < kPause && now - *s.lost < kLongestWait) return false;
+  go_direct(s.gateway.family);
+  return true;
+}
+
 void Endpoint::tick() {
   const Time now = clock_now();
+  bool later = false;
   for (auto& s : sides_) {
     if (now - s->looked >= kLookAround) look_around(*s, now);
     if (s->client && s->client->due() <= now) {
@@ -160,10 +189,9 @@ void Endpoint::tick() {
       encode(s->client->next(now), hello);
       s->socket.send(s->gateway, config_.port, hello);
     }
-    if (steering_ && s->way && s->active(now) != steering_->is_on(s->gateway.family))
-      steering_->set(s->gateway.family, s->active(now), s->way->source);
+    if (steering_ && !steer(*s, now)) later = true;
   }
-  timer_.expires_after(kTick);
+  timer_.expires_after(later ? kPause / 2 : kTick);
   timer_.async_wait([this](error_code error) {
     if (!error && !stopping_) tick();
   });
@@ -172,7 +200,9 @@ void Endpoint::tick() {
 void Endpoint::stop() {
   if (stopping_) return;
   stopping_ = true;
+  drain();
   steering_.reset();
+  drain();
   for (auto& s : sides_) {
     const auto farewell = s->client ? s->client->farewell() : std::nullopt;
     if (!farewell) continue;
@@ -250,17 +280,28 @@ uint16_t Endpoint::cap_of(const UdpPacket& p) const {
   return static_cast<uint16_t>(std::min<unsigned>(s->client->size(), s->way->mtu));
 }
 
-void Endpoint::bundle_out() {
+// Until the device is empty, or has been filled faster for a while.
+void Endpoint::drain() {
+  for (int i = 0; i < kDrains && bundle_out(); ++i) {
+  }
+}
+
+// True: the device may hold more.
+bool Endpoint::bundle_out() {
   cut_.clear();
+  const Time now = clock_now();
+  bool more = true;
   for (size_t i = 0; i < kReads && cut_.size() + (96 << 10) <= kCutRoom; ++i) {
     Tun::Read read;
-    if (!tun_.read(rooms_[i], read)) break;
+    more = tun_.read(rooms_[i], read);
+    if (!more) break;
     const Bytes p = read.packet;
     const bool v6 = p[0] >> 4 == 6;
     // The kernel's own chatter about the device (neighbours, multicast listeners) is for nobody.
     if (p.size() < ip_bytes(v6 ? Family::kIpv6 : Family::kIpv4) ||
         (v6 && (p[6] == 58 || p[6] == 0)) || (!v6 && p[9] != pxio::kProtoUdp))
       continue;
+    last_out_ = now;
     lengths_.clear();
     size_t at = cut_.size();
     if (read.segment != 0 && cut_datagrams(p, read.segment, cut_, lengths_)) {
@@ -284,6 +325,7 @@ void Endpoint::bundle_out() {
     count_.drop_send += packets.size() - s->sender.send(packets);
   }
   batcher_.clear();
+  return more;
 }
 
 nlohmann::json Endpoint::status() const {

@@ -62,7 +62,10 @@ class Endpoint {
   void wait_tun();
   void take(Side& s);
   void take_caravan(const Side& s, const Received& r);
-  void bundle_out();
+  bool bundle_out();
+  void drain();
+  void go_direct(Family f);
+  bool steer(Side& s, Time now);
   uint16_t cap_of(const UdpPacket& p) const;
   Side* side_of(Family f) const;
 
@@ -80,6 +83,7 @@ class Endpoint {
   std::vector<std::vector<uint8_t>> rooms_;  // of packets read from the TUN device
   std::vector<uint8_t> cut_;                 // datagrams that large ones were cut into
   std::vector<size_t> lengths_;
+  Time last_out_{0};  // when a program's datagram last came
   bool stopping_ = false;
 };
 
