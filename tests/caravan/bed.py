@@ -25,8 +25,8 @@ FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Bed:
-    def __init__(self, args, mtu=1500, gateway=(), caravand=(), caravan="{mode: on}"):
-        self.args, self.caravan = args, caravan
+    def __init__(self, args, mtu=1500, gateway=(), caravand=(), caravan="{mode: on}", **keys):
+        self.args, self.keys = args, {"caravan": caravan, **keys}  # of pxgw's configuration
         self.lab = Lab(TAG)
         self.gateway = self.daemon = self.pxgw = None
         self.wide = mtu > 1500
@@ -71,7 +71,7 @@ class Bed:
     def start_gateway(self, *options):
         """pxgw; or, where options are given or its size limits are in the way, one made of the library alone."""
         if self.args.pxgw and not options and not self.wide:
-            self.pxgw = self.pxgw or Gateway(self.bump, self.args.pxgw, caravan=self.caravan)
+            self.pxgw = self.pxgw or Gateway(self.bump, self.args.pxgw, **self.keys)
             self.pxgw.start()
             return
         self.gateway = self.bump.popen(self.args.gateway, "inside", "outside", *options,

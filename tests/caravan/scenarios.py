@@ -289,6 +289,26 @@ def fragmented(args):
         bed.stop_gateway()
 
 
+def fragmented_workers(args):
+    """Two workers: all fragments of a datagram meet on one of them."""
+    need(args.pxgw, "this is for pxgw; give --pxgw")
+    with Bed(args, caravan="{mode: on, reassemble: on}", workers=2) as bed:
+        sources = [f"198.51.100.{n}" for n in range(1, 17)]
+        bed.outside.ip(*[f"addr add {a}/32 dev lo" for a in sources if a != FAR[4]])
+        a = bed.udp(bed.inside, 4, INSIDE[4], 5000)
+        sizes = [8000, 4600, 8940, 7000, 5001] * 4
+        before = reassembled(bed, 4)
+        for source in sources:
+            send_burst(bed.udp(bed.outside, 4, source, 6000), (INSIDE[4], 5000), sizes)
+            check_stream(collect(a, len(sizes)), sizes, (source, 6000), source)
+        need(reassembled(bed, 4) == before, "the host got fragments")
+        stats = bed.pxgw.settled_stats()
+        need(stats["gateway"]["reassembled_pkts"] == len(sources) * len(sizes), "not all were made whole")
+        busy = [w["polls_with_packets"] for w in stats["workers"]]
+        need(len(busy) == 2 and min(busy) > 20, f"polls with packets, by worker: {busy}")
+        bed.stop_gateway()
+
+
 def misuse(args):
     """What can't work says so in one line, with exit status 2."""
     def fails(bed, *options):
@@ -315,4 +335,5 @@ def misuse(args):
 
 
 SCENARIOS = {f.__name__: f for f in (both_ways, one_by_one, inwards_only, every_size, batches, plain_without_gateway,
-                                     gateway_restart, comes_and_goes, killed, left_alone, losses, fragmented, misuse)}
+                                     gateway_restart, comes_and_goes, killed, left_alone, losses, fragmented,
+                                     fragmented_workers, misuse)}
