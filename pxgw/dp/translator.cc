@@ -72,13 +72,7 @@ inline bool Translator::carries_on(const Flow* f, const PlainFields& s) const no
 
 // The flow may be gone from the merger by now: what was held isn't looked at any more.
 inline void Translator::took(Flow& f, const PlainFields& s, uint32_t frame, Taken& taken) noexcept {
-  ++taken.pkts;
-  taken.bytes += frame;
-  if (s.ip_len != taken.ip_len) [[unlikely]] {
-    note_sizes(taken);
-    taken.ip_len = s.ip_len;
-  }
-  ++taken.same_len;
+  note_packet(taken, Direction::kInbound, s.ip_len, frame);
   f.last_seen = to_ticks(now_);
   f.fins &= static_cast<uint8_t>(~Flow::kReset);
   f.old_run = 0;
@@ -138,10 +132,61 @@ inline bool Translator::express_merged(uint16_t i, rte_mbuf& m, Taken& taken) no
   return stamps ? as.template operator()<true, true>() : as.template operator()<true, false>();
 }
 
+// The way of a packet from inside that leaves as it came, or that the port cuts: what classify(), dispatch() and
+// outbound() do for it, and nothing else. False: it has to go that way.
+inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment& s, Taken& taken) noexcept {
+  if (flow == nullptr || flow->renewed || !flow->out_known || flow->probe_due || flow->merge_cap > policy_->inside_mtu)
+    return false;
+  Flow& f = *flow;
+  const uint8_t* tcp = s.p + s.l2_len + s.l3_len;
+  const uint32_t seq = load<be32>(tcp + 4).host();
+  // What comes again may have been too large.
+  if (s.payload_len != 0 && seq == f.out_una && seq_before(seq, f.out_next)) return false;
+  const uint32_t headers = uint32_t{s.l3_len} + s.l4_len, options = s.l4_len - kTcpHeaderLen;
+  const uint32_t path = path_limit(f), mss = f.peer_mss;
+  if (path <= headers || mss <= options) return false;
+  const uint32_t piece = std::min(path - headers, mss - options);
+  const uint32_t frame = m.pkt_len;
+  Count why = &Counters::pass_tcp_pure_ack;
+  if (s.payload_len > piece) {
+    const uint32_t n = pieces(s.payload_len, piece);
+    if (n > std::min(policy_->max_split_segs, kMaxSplit)) return false;
+    if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) != RTE_MBUF_F_RX_L4_CKSUM_GOOD) return false;
+    PacketView v;
+    v.kind = Kind::kTcp;
+    v.version = s.l3_len == kIpv4HeaderLen ? 4 : 6;
+    v.l2_len = s.l2_len;
+    v.l3_len = s.l3_len;
+    v.l4_len = s.l4_len;
+    v.ip_len = s.ip_len;
+    v.flags = load<TcpHeader>(tcp).flags();
+    const bool classic = f.ecn == EcnMode::kClassic || f.ecn == EcnMode::kNone;
+    const CwrRule cwr = classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment;
+    if (!can_cut(outside_.segmenting(), m, v, piece, cwr)) return false;
+    leave_as_segments(m, v, static_cast<uint16_t>(piece));
+    ++count_.engine.split_by_port;
+    count_.engine.split_out_segs += n;
+    why = nullptr;
+  } else {
+    if (s.ip_len > std::max<uint32_t>(policy_->assumed_path(), path)) return false;
+    if (s.payload_len != 0) why = &Counters::pass_tcp_fits;
+  }
+  ++(why != nullptr ? count_.*why : count_.engine.split_in_pkts);
+  note_packet(taken, Direction::kOutbound, s.ip_len, frame);
+  f.last_seen = to_ticks(now_);
+  if (s.payload_len != 0) f.fins &= static_cast<uint8_t>(~Flow::kReset);
+  const uint32_t end = seq + s.payload_len;
+  if (seq_before(f.out_next, end)) f.out_next = end;
+  outside_.push(PktPtr(&m));
+  return true;
+}
+
 void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
                          std::span<rte_mbuf* const> next) noexcept {
   now_ = now;
-  const bool merges = d == Direction::kInbound && policy_->sides == Sides::kByPort && policy_->link == Link::kEthernet;
+  const bool inbound = d == Direction::kInbound;
+  const bool by_port = policy_->sides == Sides::kByPort && policy_->link == Link::kEthernet;
+  const bool merges = inbound && by_port;
   // Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
   // loads, since of more than some 20 prefetches at a time processors drop the rest.
   touch(pkts, n);
@@ -164,7 +209,8 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
     }
     if (in_lane(i)) [[likely]] {
       hashes_[i] = flows_.hash(lane_key(i));
-    } else if (merges && recognise_inbound(*pkts[i], plain_[i])) {
+    } else if (by_port &&
+               (inbound ? recognise_inbound(*pkts[i], plain_[i]) : recognise_outbound(*pkts[i], plain_[i]))) {
       plain |= 1u << i;
       hashes_[i] = flows_.hash(plain_[i].key);
     } else {
@@ -177,14 +223,19 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
     if (is(plain, i)) [[likely]] {
       Flow* f = in_lane(i) ? flows_.find(lane_key(i), hashes_[i]) : flows_.find(plain_[i].key, hashes_[i]);
       plain_flows_[i] = f;
-      if (f != nullptr) merger_.prefetch(*f);
+      if (f == nullptr) continue;
+      if (inbound) {
+        merger_.prefetch(*f);
+      } else {
+        rte_prefetch0(f);
+      }
     } else {
       look_up(items_[i]);
     }
   }
   uint32_t opening = 0, closing = 0;  // packets under construction: how many begin, and a bit for each that ends
   for (uint16_t i = 0; i < n; ++i) {
-    const Flow* f = is(plain & ~lanes.merged, i) ? plain_flows_[i] : nullptr;
+    const Flow* f = inbound && is(plain & ~lanes.merged, i) ? plain_flows_[i] : nullptr;
     if (f == nullptr) continue;
     // The buffer that this one will be chained to: that of the packet before it, or one that is held.
     if (i != 0 && is(plain, i - 1u) && f == plain_flows_[i - 1]) {
@@ -207,7 +258,9 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
       rte_mbuf& m = *pkts[i];
       if (is(lanes.plain, i)) [[likely]] {
         if (express<false, true>(plain_flows_[i], m, data(m), sizeof(EthernetHeader), lane_fields(i), taken)) continue;
-      } else if (is(lanes.merged, i) ? express_merged(i, m, taken) : express_other(i, m, taken)) {
+      } else if (!inbound                 ? express_out(plain_flows_[i], m, plain_[i], taken)
+                 : is(lanes.merged, i) ? express_merged(i, m, taken)
+                                       : express_other(i, m, taken)) {
         continue;
       }
       examine(items_[i], *pkts[i], d);
@@ -215,9 +268,9 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
     }
     dispatch(items_[i], PktPtr(pkts[i]));
   }
-  note_sizes(taken);
-  count_.in_pkts += taken.pkts;
-  count_.in_bytes += taken.bytes;
+  note_sizes(taken, d);
+  (inbound ? count_.in_pkts : count_.out_pkts) += taken.pkts;
+  (inbound ? count_.in_bytes : count_.out_bytes) += taken.bytes;
   merger_.note_plain(taken.segs, taken.bulk);
   merger_.end_burst(now);
   if (offered_n_ != 0) run_stages();

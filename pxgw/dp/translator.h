@@ -80,9 +80,18 @@ class Translator {
     uint64_t bytes = 0;
     uint32_t ip_len = 0, same_len = 0;  // of the last ones, and how many there were of this length
   };
-  void note_sizes(Taken& taken) noexcept {
-    count_.size_in[index(Direction::kInbound)][pxio::size_bin(taken.ip_len)] += taken.same_len;
+  void note_sizes(Taken& taken, Direction d) noexcept {
+    count_.size_in[index(d)][pxio::size_bin(taken.ip_len)] += taken.same_len;
     taken.same_len = 0;
+  }
+  void note_packet(Taken& taken, Direction d, uint32_t ip_len, uint32_t frame) noexcept {
+    ++taken.pkts;
+    taken.bytes += frame;
+    if (ip_len != taken.ip_len) [[unlikely]] {
+      note_sizes(taken, d);
+      taken.ip_len = ip_len;
+    }
+    ++taken.same_len;
   }
   bool carries_on(const Flow* f, const pxio::PlainFields& s) const noexcept;
   void took(Flow& f, const pxio::PlainFields& s, uint32_t frame, Taken& taken) noexcept;
@@ -92,6 +101,7 @@ class Translator {
   pxio::PlainFields lane_fields(uint16_t i) const noexcept;
   bool express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
   bool express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
+  bool express_out(Flow* flow, rte_mbuf& m, const pxio::PlainSegment& s, Taken& taken) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
   void note_end(Item& it) noexcept;
   void inbound(Item& it, PktPtr pkt) noexcept;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segments of bulk transfer as they mostly look, recognised without a full parse: one buffer, no padding,
-// Ethernet with up to two VLAN tags, IP without options or extension headers and not a fragment, TCP with
-// no options or with timestamps alone (RFC 7323, appendix A), ACK set and no flag but PSH and the ECN ones.
-// Everything else goes through parse(), with the same result for these. Worker threads.
+// Segments of bulk transfer as they mostly look, recognised without a full parse: Ethernet with up to two
+// VLAN tags, IP without options or extension headers and not a fragment, TCP with no options or with
+// timestamps alone (RFC 7323, appendix A), ACK set and no flag but PSH and the ECN ones. Inbound with payload
+// in one buffer, and no padding; outbound, where nothing is merged, that may be otherwise. Everything else goes
+// through parse(), with the same result for these. Worker threads.
 #pragma once
 #include <rte_mbuf.h>
 
@@ -22,10 +23,12 @@ inline constexpr uint8_t kTimestampOffset = 24;  // of TSval from the start of t
 
 // No buffer with less in it is looked at: room for two tags and the longest headers on IPv4.
 inline constexpr uint16_t kLeastPlain = 22 + 40 + 32;
+// The same of outbound packets, before their headers' lengths are known.
+inline constexpr uint16_t kLeastOutbound = 14 + 40;
 
 struct PlainSegment {
   const uint8_t* p;
-  FlowKey key;      // of an inbound packet; only addr[0] is set on IPv4
+  FlowKey key;      // only addr[0] is set on IPv4
   uint16_t ip_len, payload_len;
   uint8_t l2_len, l3_len, l4_len;
 };
@@ -60,9 +63,11 @@ inline uint32_t header_sum(const uint8_t* ip, bool v6, uint32_t l3_len, uint32_t
 }
 
 // Fills `s`. False: not plain.
-inline bool recognise_inbound(const rte_mbuf& m, PlainSegment& s) noexcept {
-  constexpr uint64_t kNotPlain = RTE_MBUF_F_RX_LRO;
-  if (m.nb_segs != 1 || (m.ol_flags & kNotPlain) != 0 || m.data_len < kLeastPlain) return false;
+template <Direction kWay>
+inline bool recognise(const rte_mbuf& m, PlainSegment& s) noexcept {
+  constexpr bool kIn = kWay == Direction::kInbound;
+  if ((m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 || m.data_len < (kIn ? kLeastPlain : kLeastOutbound)) return false;
+  if (kIn && m.nb_segs != 1) return false;
   if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD) return false;
   const uint8_t* p = data(m);
   s.p = p;
@@ -84,6 +89,7 @@ inline bool recognise_inbound(const rte_mbuf& m, PlainSegment& s) noexcept {
   uint32_t l3, ip_len;
   if (type == raw(kEtherIpv4)) {
     l3 = kIpv4HeaderLen;
+    if (!kIn && m.data_len < l2 + l3 + kTcpHeaderLen) return false;
     ip_len = load<be16>(ip + 2).host();
     const uint64_t second = load<uint64_t>(ip + 8);  // TTL, protocol, checksum, source
     // Version and header length; neither MF nor an offset; TCP.
@@ -93,26 +99,29 @@ inline bool recognise_inbound(const rte_mbuf& m, PlainSegment& s) noexcept {
     uint64_t sum = halves(load<uint64_t>(ip)) + halves(second) + load<uint32_t>(ip + 16);
     sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
     if (((sum & 0xffff) + (sum >> 16)) != 0xffff) return false;
-    s.key.addr[0] = load<uint32_t>(ip + 16) | (second >> 32) << 32;
+    const uint64_t src = second >> 32, dst = load<uint32_t>(ip + 16);
+    s.key.addr[0] = kIn ? dst | src << 32 : src | dst << 32;
     s.key.version = 4;
   } else if (type == raw(kEtherIpv6)) {
     l3 = kIpv6HeaderLen;
+    if (!kIn && m.data_len < l2 + l3 + kTcpHeaderLen) return false;
     ip_len = kIpv6HeaderLen + uint32_t{load<be16>(ip + 4).host()};
     if (ip[0] >> 4 != 6 || ip[6] != kProtoTcp) return false;
-    std::memcpy(&s.key.addr[0], ip + 24, 16);
-    std::memcpy(&s.key.addr[2], ip + 8, 16);
+    std::memcpy(&s.key.addr[0], ip + (kIn ? 24 : 8), 16);
+    std::memcpy(&s.key.addr[2], ip + (kIn ? 8 : 24), 16);
     s.key.version = 6;
   } else {
     return false;
   }
   const uint8_t* tcp = ip + l3;
   const uint32_t ports = load<uint32_t>(tcp);
-  s.key.ports = ports >> 16 | ports << 16;
+  s.key.ports = kIn ? ports >> 16 | ports << 16 : ports;
   const uint16_t off_flags = load<uint16_t>(tcp + 12);
   constexpr uint16_t kMay = kPsh | kEce | kCwr | kAe;
   const auto rest = static_cast<uint16_t>(off_flags & ~raw(kMay));
   uint32_t l4;
-  if (rest == raw(8u << 12 | kAck) && load<uint32_t>(tcp + 20) == kTimestampWord) {
+  if (rest == raw(8u << 12 | kAck) && (kIn || m.data_len >= l2 + l3 + 32) &&
+      load<uint32_t>(tcp + 20) == kTimestampWord) {
     l4 = 32;
   } else if (rest == raw(5u << 12 | kAck)) {
     l4 = kTcpHeaderLen;
@@ -120,13 +129,19 @@ inline bool recognise_inbound(const rte_mbuf& m, PlainSegment& s) noexcept {
     return false;
   }
   const uint32_t headers = l3 + l4;
-  if (ip_len <= headers || m.pkt_len != l2 + ip_len) return false;
+  if (kIn ? ip_len <= headers || m.pkt_len != l2 + ip_len : ip_len < headers || m.pkt_len < l2 + ip_len) return false;
   s.ip_len = static_cast<uint16_t>(ip_len);
   s.payload_len = static_cast<uint16_t>(ip_len - headers);
   s.l2_len = static_cast<uint8_t>(l2);
   s.l3_len = static_cast<uint8_t>(l3);
   s.l4_len = static_cast<uint8_t>(l4);
   return true;
+}
+inline bool recognise_inbound(const rte_mbuf& m, PlainSegment& s) noexcept {
+  return recognise<Direction::kInbound>(m, s);
+}
+inline bool recognise_outbound(const rte_mbuf& m, PlainSegment& s) noexcept {
+  return recognise<Direction::kOutbound>(m, s);
 }
 
 }  // namespace pxio
