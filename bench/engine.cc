@@ -23,7 +23,7 @@ Wires::Wires(uint32_t size)
 
 Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers)
     : options_(o), hosts_(o.caravans ? 2 * o.flows : 1, {1, 2}, 1) {
-  auto outside = std::make_unique<RingPort>(w.from_outside.get(), w.to_outside.get());
+  auto outside = std::make_unique<RingPort>(w.from_outside.get(), w.to_outside.get(), pxio::Segmenting{.able = o.tso});
   auto inside = std::make_unique<RingPort>(w.from_inside.get(), w.to_inside.get());
   wire_outside_ = outside.get();
   wire_inside_ = inside.get();

@@ -44,7 +44,9 @@ class Subject {
 // A port whose wire is two rings.
 class RingPort final : public pxio::Port {
  public:
-  RingPort(rte_ring* in, rte_ring* out) : in_(in), out_(out) {}
+  // `segmenting`: what it says that it cuts; the ring takes it as it is.
+  RingPort(rte_ring* in, rte_ring* out, pxio::Segmenting segmenting = {}) : in_(in), out_(out), segmenting_(segmenting) {}
+  pxio::Segmenting can_segment() const noexcept override { return segmenting_; }
   uint16_t rx_burst(uint16_t, rte_mbuf** pkts, uint16_t n) noexcept override {
     return static_cast<uint16_t>(rte_ring_sc_dequeue_burst(in_, reinterpret_cast<void**>(pkts), n, nullptr));
   }
@@ -60,6 +62,7 @@ class RingPort final : public pxio::Port {
  private:
   rte_ring* in_;
   rte_ring* out_;
+  pxio::Segmenting segmenting_;
 };
 
 struct EngineOptions {
@@ -67,6 +70,7 @@ struct EngineOptions {
   uint16_t workers = 1;
   bool caravans = false;  // all inside hosts take them
   int version = 4;        // of their addresses
+  bool tso = false;       // of the port outside
   pxio::Nanos hold = std::chrono::seconds(1);
   pxio::Nanos poll_takes = std::chrono::microseconds(1);  // by which its clock goes on with each poll
 };

@@ -116,12 +116,15 @@ class Gso final : public Subject {
 
 class Floor final : public Subject {
  public:
-  explicit Floor(Wires& w) : w_(w) {}
-  bool poll() noexcept override { return floor_.poll(w_.from_outside.get(), w_.to_inside.get()) != 0; }
+  Floor(Wires& w, pxio::Direction d)
+      : from_(d == pxio::Direction::kInbound ? w.from_outside.get() : w.from_inside.get()),
+        to_(d == pxio::Direction::kInbound ? w.to_inside.get() : w.to_outside.get()) {}
+  bool poll() noexcept override { return floor_.poll(from_, to_) != 0; }
   void drain() noexcept override {}
 
  private:
-  Wires& w_;
+  rte_ring* from_;
+  rte_ring* to_;
   MergeFloor floor_;
 };
 
@@ -146,7 +149,7 @@ class ReadFloor final : public Subject {
 
 std::unique_ptr<Subject> gro(Wires& w, uint32_t flows, uint32_t polls) { return std::make_unique<Gro>(w, flows, polls); }
 std::unique_ptr<Subject> gso(Wires& w, Sums sums) { return std::make_unique<Gso>(w, sums); }
-std::unique_ptr<Subject> merge_floor(Wires& w) { return std::make_unique<Floor>(w); }
+std::unique_ptr<Subject> merge_floor(Wires& w, pxio::Direction d) { return std::make_unique<Floor>(w, d); }
 std::unique_ptr<Subject> read_floor(Wires& w) { return std::make_unique<ReadFloor>(w); }
 
 }  // namespace bench

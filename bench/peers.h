@@ -15,8 +15,8 @@ std::unique_ptr<Subject> gro(Wires& wires, uint32_t flows, uint32_t polls);
 enum class Sums : uint8_t { kNone, kMade };
 std::unique_ptr<Subject> gso(Wires& wires, Sums sums);
 
-// MergeFloor from the outside to the inside.
-std::unique_ptr<Subject> merge_floor(Wires& wires);
+// MergeFloor from the outside to the inside, or the other way.
+std::unique_ptr<Subject> merge_floor(Wires& wires, pxio::Direction d);
 // Reads the payload of what comes from inside, and passes it on whole.
 std::unique_ptr<Subject> read_floor(Wires& wires);
 

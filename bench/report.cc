@@ -90,6 +90,81 @@ void plot_load(const Json& results, const std::string& folder) {
   draw(folder + "/delay.svg", x + "set ylabel 'added delay, 99th percentile, us'\nset logscale y\n", delays);
 }
 
+// What bench/caravans.py writes.
+constexpr const char* kParts[] = {"kernel", "caravand", "program"};
+
+template <typename Of>
+double median_of(const Json& result, Of of) {
+  std::vector<double> v;
+  for (const Json& r : result["rounds"]) v.push_back(of(r));
+  return median(std::move(v));
+}
+
+double part_of(const Json& result, const char* part) {
+  return median_of(result, [part](const Json& r) { return r["cpu_s_per_gb"].value(part, 0.0); });
+}
+
+double whole_of(const Json& result) {
+  return median_of(result, [](const Json& r) {
+    double sum = 0;
+    for (const auto& [part, seconds] : r["cpu_s_per_gb"].items()) sum += seconds.template get<double>();
+    return sum;
+  });
+}
+
+double delay_of(const Json& result, size_t at) {
+  return median_of(result, [at](const Json& r) { return r["delay_us"][at].get<double>(); });
+}
+
+void table_caravans(const Json& results) {
+  fmt::print("| arrives | offered, Mb/s | Gb/s | packets a datagram | CPU s/GB: kernel | caravand | program | all | "
+             "less by | delay us: median | 90 % | 99 % | 99.9 % |\n"
+             "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+  std::map<int, double> first;  // of each rate
+  uint64_t sent = 0, lost = 0, overtaken = 0;
+  for (const Json& r : results) {
+    const int mbps = r["mbps"].get<int>();
+    const double whole = whole_of(r);
+    fmt::print("| {} | {} | {:.2f} | {:.3f} |", r["name"].get<std::string>(), mbps,
+               median_of(r, [](const Json& x) { return x["gbps"].template get<double>(); }),
+               median_of(r, [](const Json& x) { return x["packets_a_datagram"].template get<double>(); }));
+    for (const char* part : kParts) fmt::print(" {:.2f} |", part_of(r, part));
+    fmt::print(" {:.2f} | {:.1f} x |", whole, first.try_emplace(mbps, whole).first->second / whole);
+    for (size_t i = 0; i < 4; ++i) fmt::print(" {:.0f} |", delay_of(r, i));
+    fmt::print("\n");
+    for (const Json& x : r["rounds"]) {
+      sent += x["sent"].get<uint64_t>();
+      lost += static_cast<uint64_t>(std::max<int64_t>(0, x["lost"].get<int64_t>()));
+      overtaken += x["reordered"].get<uint64_t>();
+    }
+  }
+  fmt::print("\n{} datagrams sent, {} lost, {} overtaken\n", sent, lost, overtaken);
+}
+
+void plot_caravans(const Json& results, const std::string& folder) {
+  std::map<int, std::vector<const Json*>> by_rate;
+  for (const Json& r : results) by_rate[r["mbps"].get<int>()].push_back(&r);
+  for (const auto& [mbps, rows] : by_rate) {
+    std::string data = "$d << E\nname kernel caravand program\n";
+    for (const Json* r : rows)
+      data += fmt::format("'{}' {} {} {}\n", (*r)["name"].get<std::string>(), part_of(*r, kParts[0]), part_of(*r, kParts[1]),
+                          part_of(*r, kParts[2]));
+    Plot cpu(fmt::format("{}/caravans-cpu-{}.svg", folder, mbps));
+    cpu.send(data + "E\nset style data histograms\nset style histogram rowstacked\nset style fill solid 0.7 border -1\n"
+             "set boxwidth 0.6\nset yrange [0:*]\nset xtics rotate by -20\n" +
+             fmt::format("set ylabel 'CPU seconds of the host a GB, at {} Mb/s'\n", mbps) +
+             "plot for [i=2:4] $d using i:xtic(1) title columnheader(i)\n");
+    cpu.close();
+    Series delays;
+    constexpr double kAt[] = {1, 2, 3, 4};
+    for (const Json* r : rows)
+      for (size_t i = 0; i < 4; ++i) delays[(*r)["name"].get<std::string>()][kAt[i]] = delay_of(*r, i);
+    draw(fmt::format("{}/caravans-delay-{}.svg", folder, mbps),
+         "set xtics ('median' 1, '90th' 2, '99th' 3, '99.9th' 4)\nset logscale y\n" +
+             fmt::format("set xlabel 'percentile'\nset ylabel 'delay from program to program, us, at {} Mb/s'\n", mbps), delays);
+  }
+}
+
 }  // namespace
 
 std::string table_head() {
@@ -116,11 +191,14 @@ int report(const std::vector<std::string>& files, const std::string& folder) {
     std::ifstream in(file);
     Json j = Json::parse(in, nullptr, false);
     if (!j.is_object() || !j.contains("machine") || !j.contains("kind") || !j["results"].is_array())
-      throw std::runtime_error(fmt::format("{}: not results of pxbench; write them with --json", file));
+      throw std::runtime_error(fmt::format("{}: not results of pxbench or bench/caravans.py; write them with --json", file));
     const Json& m = j["machine"];
     fmt::print("{}, {} CPUs, {}, {}, {}; load average {:.1f}\n\n", m["cpu"].get<std::string>(), m["cpus"].get<int>(),
                m["dpdk"].get<std::string>(), m["pages"].get<std::string>(), m["date"].get<std::string>(), m["load_average"].get<double>());
-    if (j["kind"] == "run") {
+    if (j["kind"] == "caravans") {
+      table_caravans(j["results"]);
+      plot_caravans(j["results"], folder);
+    } else if (j["kind"] == "run") {
       fmt::print("{}\n", table_head());
       for (const Json& r : j["results"]) fmt::print("{}\n", table_row(r, m["tsc_hz"].get<double>()));
       plot_run(j["results"], folder);

@@ -12,7 +12,7 @@ std::string table_head();
 // `hz`: TSC of the machine that measured.
 std::string table_row(const nlohmann::json& result, double hz);
 
-// Prints the tables of all files and writes plots to the folder. Returns the exit code; throws
+// Prints the tables of all files, of pxbench or bench/caravans.py, and writes plots to the folder. Returns the exit code; throws
 // std::runtime_error, naming file and fix, where a file isn't what `--json` writes.
 int report(const std::vector<std::string>& files, const std::string& folder);
 

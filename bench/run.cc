@@ -61,7 +61,9 @@ class Bench {
   void round(Named& s, uint32_t packets);
   uint32_t packet_bytes() const;
   // Jumbos from inside, instead of full packets from outside.
-  bool outbound() const { return c_.work == Work::kSplit || c_.work == Work::kUnbundle; }
+  bool outbound() const { return cut() || c_.work == Work::kTso; }
+  // By software, into packets that are counted as they leave.
+  bool cut() const { return c_.work == Work::kSplit || c_.work == Work::kUnbundle; }
 
   Case c_;
   Options o_;
@@ -96,6 +98,7 @@ Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
   e.flows = c.flows;
   e.caravans = c.work == Work::kBundle || c.work == Work::kUnbundle;
   e.version = c.version;
+  e.tso = c.work == Work::kTso;
   auto engine = std::make_unique<Engine>(e, wires_, pools_->buffers());
   Engine* p = engine.get();
   add("engine", std::move(engine));
@@ -110,7 +113,7 @@ Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
     }
   } else if (c.work != Work::kBoth && c.work != Work::kUnbundle) {
     if (o.two_workers && c.work == Work::kMerge && c.lines == Lines::kWarm) add_two_workers();
-    add("floor", merge_floor(wires_));
+    add("floor", merge_floor(wires_, outbound() ? pxio::Direction::kOutbound : pxio::Direction::kInbound));
     if (o.peers && c.version == 4 && c.work == Work::kMerge && c.run != 0 && c.flows <= 1024)
       add("gro", gro(wires_, c.flows, c.run == 1 ? std::max(1u, 6 * c.flows / kGroup) : 1));
   }
@@ -156,6 +159,10 @@ void Bench::write_one(Named& s, rte_mbuf& m) {
       return s.frames->data(a.flow, pxio::Direction::kInbound, s.frames->full_payload(), a.push, m);
     case Work::kSplit:
       return s.frames->data(a.flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), a.push, m);
+    case Work::kTso:
+      s.frames->data(a.flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), a.push, m);
+      m.ol_flags = RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD;
+      return;
     case Work::kForward:
       return s.frames->datagram(a.flow, 1472, m);
     case Work::kBundle:
@@ -191,7 +198,7 @@ void Bench::feed(Named& s, uint32_t n) {
     fill();
   }
   if (c_.lines == Lines::kPacketCold || c_.lines == Lines::kAllCold) {
-    for (rte_mbuf* m : pkts) cool(*m, c_.lines, outbound());
+    for (rte_mbuf* m : pkts) cool(*m, c_.lines, cut());
     for (rte_mbuf* m : jumbos) cool(*m, c_.lines, true);
     fence();
   }
@@ -218,7 +225,7 @@ void Bench::work(Named& s, uint32_t n) {
   feed(s, n);
   // As many polls as there are bursts: a subject that has taken one ahead still has it to work on. What
   // was split is taken away as a port would, before its bytes fill the caches.
-  const uint32_t at_once = s.prepared ? 1 : outbound() || c_.work == Work::kBoth ? kAtOnce : UINT32_MAX;
+  const uint32_t at_once = s.prepared ? 1 : cut() || c_.work == Work::kBoth ? kAtOnce : UINT32_MAX;
   for (uint32_t left = n / kGroup / s.subject->bursts(); left != 0;) {
     const uint32_t polls = std::min(left, at_once);
     left -= polls;
@@ -227,9 +234,9 @@ void Bench::work(Named& s, uint32_t n) {
     for (uint32_t k = 0; k < polls; ++k) s.subject->poll();
     s.cycles += rte_rdtsc_precise() - begin - clock_;
     s.subject->after();
-    collect(s, outbound() && s.name != "read");
+    collect(s, cut() && s.name != "read");
   }
-  if (!outbound()) s.counted += n;
+  if (!cut()) s.counted += n;
 }
 
 void Bench::round(Named& s, uint32_t packets) {
@@ -243,6 +250,7 @@ uint32_t Bench::packet_bytes() const {
   switch (c_.work) {
     case Work::kRequest: return 128 + headers;
     case Work::kLro: return 6u * subjects_[0].frames->full_payload() + headers;
+    case Work::kTso: return 9000;
     case Work::kBundle:
     case Work::kUnbundle: return kDatagram + (c_.version == 4 ? 28u : 48u);
     default: return 1500;
@@ -289,6 +297,7 @@ Result Bench::run() {
   if (c_.work == Work::kBundle)
     r.yield = static_cast<double>(c.caravan.bundle_out_datagrams) / static_cast<double>(c.caravan.bundle_in);
   if (c_.work == Work::kUnbundle && c.caravan.unbundle_out == 0) throw std::runtime_error("no caravan came apart");
+  if (c_.work == Work::kTso && c.engine.split_by_port == 0) throw std::runtime_error("nothing was left to the port");
   subjects_.clear();
   return r;
 }

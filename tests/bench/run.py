@@ -58,6 +58,23 @@ def main():
         report = subprocess.run([program, "report", os.path.join(folder, "merge.json")], stdout=subprocess.PIPE, text=True)
         rates = [float(line.split("|")[8]) for line in report.stdout.splitlines() if line.startswith("| merge v4 |")]
         expect(f"its Gb/s a core: {rates}", len(rates) == 2 and min(rates) > 1)
+        caravans = os.path.join(folder, "caravans.json")
+        with open(caravans, "w") as f:
+            # Rates, kernel's and program's CPU: half of it is saved.
+            rows = [{"name": name, "mbps": 300, "rounds": [
+                {"gbps": 0.3, "lost": 1, "sent": 100, "reordered": 0, "delay_us": [1, 2, 3, 4, 5],
+                 "packets_a_datagram": share, "cpu_s_per_gb": {"kernel": cpu, "program": cpu}}] * 3}
+                for name, share, cpu in (("one by one", 1, 1.0), ("libcaravan", 0.187, 0.5))]
+            json.dump({"machine": {"cpu": "any", "cpus": 2, "dpdk": "", "pages": "", "date": "", "load_average": 0},
+                       "kind": "caravans", "results": rows}, f)
+        report = subprocess.run([program, "report", caravans, "--plots", folder], stdout=subprocess.PIPE, text=True)
+        expect("a report of what caravans save", report.returncode == 0 and
+               "| libcaravan | 300 | 0.30 | 0.187 | 0.50 | 0.00 | 0.50 | 1.00 | 2.0 x |" in report.stdout and
+               "600 datagrams sent, 6 lost" in report.stdout and
+               os.path.getsize(os.path.join(folder, "caravans-cpu-300.svg")) > 1000)
+        tso = bench(program, folder, "tso", "run", "--work", "tso", "--flows", "16", "--lines", "warm", "--rounds", "3",
+                    "--packets", "65536", "--no-peers")[0]["cycles"]
+        expect(f"jumbos for TSO at {min(tso['engine']):.0f} cycles, at most 700 on a busy machine", min(tso["engine"]) <= 700)
         bad = subprocess.run([program, "run", "--work", "nothing"], stderr=subprocess.PIPE, text=True)
         expect("a wrong argument: one line, exit 2", bad.returncode == 2 and bad.stderr.count("\n") == 1)
     return 1 if wrong else 0
