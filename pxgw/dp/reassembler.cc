@@ -13,10 +13,36 @@ using namespace pxio;
 
 namespace {
 
-// TOS, or class and flow label.
+constexpr uint8_t kEcn = 3, kCe = 3;
+// The byte behind the version has ECN's bits: its lowest, or on IPv6 those above the flow label's.
+constexpr unsigned ecn_shift(bool v6) { return v6 ? 4 : 0; }
+
+uint8_t ecn_of(const rte_mbuf& m, uint32_t l2_len, bool v6) {
+  return data(m)[l2_len + 1] >> ecn_shift(v6) & kEcn;
+}
+
+// TOS, or class and flow label, without ECN.
 uint32_t marks(const rte_mbuf& m, uint32_t l2_len, bool v6) {
   const uint8_t* ip = data(m) + l2_len;
-  return v6 ? load<uint32_t>(ip) : ip[1];
+  return (v6 ? load<uint32_t>(ip) : uint32_t{ip[1]} << 8) & ~(uint32_t{kEcn} << 8 << ecn_shift(v6));
+}
+
+// A bit for each codepoint that fragments bear. CE stands for the whole where all others could bear it (RFC 3168,
+// section 5.3).
+bool ecn_agrees(unsigned seen) {
+  constexpr unsigned kMarked = 1u << kCe, kEct1 = 1u << 1, kEct0 = 1u << 2;
+  return std::has_single_bit(seen) || seen == (kMarked | kEct0) || seen == (kMarked | kEct1);
+}
+
+void set_ce(uint8_t* ip, bool v6) {
+  if (v6) {
+    ip[1] |= kCe << ecn_shift(v6);
+    return;
+  }
+  auto& h = *reinterpret_cast<Ipv4Header*>(ip);
+  const auto before = load<uint16_t>(ip);
+  ip[1] |= kCe;
+  h.checksum = update_checksum(h.checksum, before, load<uint16_t>(ip));
 }
 
 }  // namespace
@@ -81,6 +107,7 @@ bool Reassembler::fits_with(const Place& p, const rte_mbuf& m, const Fragment& f
       marks(first, p.l2_len, p.v6) != marks(m, f.l2_len, f.v6) ||
       !std::equal(data(m), data(m) + f.l2_len, data(first)))
     return false;
+  if (!ecn_agrees(p.ecn | 1u << ecn_of(m, f.l2_len, f.v6))) return false;
   if (p.total != 0 && (f.end() > p.total || !f.more)) return false;
   return std::none_of(p.pieces.begin(), p.pieces.begin() + p.count, [&](const Piece& o) {
     const uint32_t end = uint32_t{o.offset} + o.length;
@@ -139,6 +166,7 @@ uint16_t Reassembler::add(rte_mbuf* pkt, const PacketView& v, uint32_t largest, 
   ++held_;
   held_segs_ += pkt->nb_segs;
   p.bytes += f.length;
+  p.ecn = static_cast<uint8_t>(p.ecn | 1u << ecn_of(*pkt, f.l2_len, f.v6));
   p.segs = static_cast<uint16_t>(p.segs + pkt->nb_segs);
   if (!f.more) p.total = f.end();
   // None overlaps another: as many bytes are all of them.
@@ -163,6 +191,7 @@ rte_mbuf* Reassembler::join(Place& p) noexcept {
             [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
   rte_mbuf* head = p.pieces[0].pkt;
   trim_to(*head, uint32_t{p.headers} + p.pieces[0].length);
+  if (!std::has_single_bit(p.ecn)) set_ce(data(*head) + p.l2_len, p.v6);
   if (p.v6) {
     uint8_t* ip = data(*head) + p.l2_len;
     ip[6] = kProtoUdp;

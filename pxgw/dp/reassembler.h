@@ -66,6 +66,7 @@ class Reassembler {
     uint16_t headers;  // before a fragment's payload
     uint8_t count;
     uint8_t l2_len;
+    uint8_t ecn;  // codepoints seen, a bit each
     bool v6;
     enum class State : uint8_t { kFree, kWaiting, kGivenUp } state;
     std::array<Piece, kMostFragments> pieces;  // as they came

@@ -146,10 +146,8 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
   const uint32_t path = path_limit(f), mss = f.peer_mss;
   if (path <= headers || mss <= options) return false;
   const uint32_t piece = std::min(path - headers, mss - options);
-  const uint32_t frame = m.pkt_len;
-  Count why = &Counters::pass_tcp_pure_ack;
-  if (s.payload_len > piece) {
-    const uint32_t n = pieces(s.payload_len, piece);
+  const uint32_t frame = m.pkt_len, n = s.payload_len > piece ? pieces(s.payload_len, piece) : 1;
+  if (n > 1) {
     if (n > std::min(policy_->max_split_segs, kMaxSplit)) return false;
     if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) != RTE_MBUF_F_RX_L4_CKSUM_GOOD) return false;
     PacketView v;
@@ -164,20 +162,23 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
     const CwrRule cwr = classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment;
     if (!can_cut(outside_.segmenting(), m, v, piece, cwr)) return false;
     leave_as_segments(m, v, static_cast<uint16_t>(piece));
+    ++count_.engine.split_in_pkts;
     ++count_.engine.split_by_port;
     count_.engine.split_out_segs += n;
-    why = nullptr;
   } else {
     if (s.ip_len > std::max<uint32_t>(policy_->assumed_path(), path)) return false;
-    if (s.payload_len != 0) why = &Counters::pass_tcp_fits;
+    ++(s.payload_len != 0 ? count_.pass_tcp_fits : count_.pass_tcp_pure_ack);
   }
-  ++(why != nullptr ? count_.*why : count_.engine.split_in_pkts);
   note_packet(taken, Direction::kOutbound, s.ip_len, frame);
   f.last_seen = to_ticks(now_);
   if (s.payload_len != 0) f.fins &= static_cast<uint8_t>(~Flow::kReset);
   const uint32_t end = seq + s.payload_len;
   if (seq_before(f.out_next, end)) f.out_next = end;
-  outside_.push(PktPtr(&m));
+  if (n > 1) {
+    outside_.push_segments(PktPtr(&m), n);
+  } else {
+    outside_.push(PktPtr(&m));
+  }
   return true;
 }
 
@@ -531,7 +532,7 @@ bool Translator::split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, Cwr
     ++count_.engine.split_in_pkts;
     ++count_.engine.split_by_port;
     count_.engine.split_out_segs += n;
-    push(std::move(pkt), it.dir);
+    way(it.dir).push_segments(std::move(pkt), n);
     return true;
   }
   std::array<rte_mbuf*, kMaxSplit> out;

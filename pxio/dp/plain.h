@@ -130,6 +130,7 @@ inline bool recognise(const rte_mbuf& m, PlainSegment& s) noexcept {
   }
   const uint32_t headers = l3 + l4;
   if (kIn ? ip_len <= headers || m.pkt_len != l2 + ip_len : ip_len < headers || m.pkt_len < l2 + ip_len) return false;
+  if (!kIn && ip_len > UINT16_MAX) return false;  // IPv6's length leaves its header out
   s.ip_len = static_cast<uint16_t>(ip_len);
   s.payload_len = static_cast<uint16_t>(ip_len - headers);
   s.l2_len = static_cast<uint8_t>(l2);

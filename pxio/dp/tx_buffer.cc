@@ -16,13 +16,4 @@ void TxBuffer::flush() noexcept {
   n_ = 0;
 }
 
-void TxBuffer::count_segments(const rte_mbuf& m) noexcept {
-  const uint32_t n = packets_on_wire(m), headers = marked_headers(m);
-  const uint32_t last = m.pkt_len - (n - 1) * m.tso_segsz;
-  pushed_pkts_ += n;
-  pushed_bytes_ += m.pkt_len + uint64_t{n - 1} * headers;
-  sizes_[size_bin(headers + m.tso_segsz - l2_len_)] += n - 1;
-  ++sizes_[size_bin(last - l2_len_)];
-}
-
 }  // namespace pxio

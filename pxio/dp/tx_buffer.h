@@ -32,15 +32,19 @@ class TxBuffer {
   ~TxBuffer() { flush(); }
 
   void push(PktPtr p) noexcept {
-    if ((p->ol_flags & RTE_MBUF_F_TX_TCP_SEG) == 0) [[likely]] {
-      ++pushed_pkts_;
-      pushed_bytes_ += p->pkt_len;
-      ++sizes_[size_bin(p->pkt_len - l2_len_)];
-    } else {
-      count_segments(*p);
-    }
-    pkts_[n_++] = p.release();
-    if (n_ == pkts_.size()) flush();
+    ++pushed_pkts_;
+    pushed_bytes_ += p->pkt_len;
+    ++sizes_[size_bin(p->pkt_len - l2_len_)];
+    append(std::move(p));
+  }
+  // A packet that leave_as_segments() has marked, of `n` segments.
+  void push_segments(PktPtr p, uint32_t n) noexcept {
+    const uint32_t headers = marked_headers(*p), size = p->tso_segsz;
+    pushed_pkts_ += n;
+    pushed_bytes_ += p->pkt_len + uint64_t{n - 1} * headers;
+    sizes_[size_bin(headers + size - l2_len_)] += n - 1;
+    ++sizes_[size_bin(p->pkt_len - (n - 1) * size - l2_len_)];
+    append(std::move(p));
   }
   void flush() noexcept;
 
@@ -58,7 +62,10 @@ class TxBuffer {
   static constexpr size_t kCapacity = 64;
   // A full transmit ring drains within microseconds: worth some retries before packets are lost.
   static constexpr int kRetries = 64;
-  void count_segments(const rte_mbuf& m) noexcept;
+  void append(PktPtr p) noexcept {
+    pkts_[n_++] = p.release();
+    if (n_ == pkts_.size()) flush();
+  }
 
   Port* port_;
   uint16_t queue_;

@@ -175,3 +175,22 @@ TEST_CASE("Untouched: a flow stays known for as long as its inside host sends", 
   bed.housekeeping(100);
   CHECK(bed.count().flows == 0);
 }
+
+TEST_CASE("Split: IPv6 packets beyond 65535 B are the same on both ways", "[express]") {
+  const size_t payload = GENERATE(size_t{65535 - 60}, size_t{65535 - 59}, size_t{65535 - 20});
+  const pxio::Segmenting cuts{.able = true};
+  std::vector<Decoded> sent[2];
+  for (const bool short_way : {true, false}) {
+    Bed bed(policy(short_way ? pxgw::Sides::kByPort : pxgw::Sides::kByPrefix), small_capacity(),
+            nullptr, cuts);
+    const Flow flow({6, 0, false});
+    bed.open(flow);
+    Tcp t = flow.out(0, payload);
+    t.cut({9000, 18000, 27000, 36000, 45000, 54000, 63000}).rx(RTE_MBUF_F_RX_L4_CKSUM_GOOD);
+    bed.out({t});
+    sent[short_way] = bed.outside();
+  }
+  REQUIRE(sent[0].size() == sent[1].size());
+  CHECK(sent[0].size() >= 45);
+  for (size_t i = 0; i < sent[0].size(); ++i) CHECK(same(sent[0][i].frame, sent[1][i].frame));
+}

@@ -190,6 +190,36 @@ TEST_CASE("Reassembly: overlapping, differing and odd parts are the host's to ju
   CHECK(b.bed.count().reassembled_pkts == 0);
 }
 
+// RFC 3168, section 5.3.
+TEST_CASE("Reassembly: a congestion mark on one part stands on the whole", "[reassembly]") {
+  const int version = GENERATE(4, 6);
+  const uint8_t ect = GENERATE(uint8_t{1}, uint8_t{2});
+  const auto tos = static_cast<uint8_t>(0x28 | ect);
+  HostBed b;
+  b.ask(inbound(version));
+  const Datagram d(inbound(version), 9, 4000);
+  const auto in_parts = [&](std::array<uint8_t, 3> t) {
+    b.bed.in({d.piece(0, 1440, true, t[0]), d.piece(1440, 1440, true, t[1]), d.piece(2880, 1128, false, t[2])});
+    b.bed.advance(kWait);
+    return b.bed.inside();
+  };
+  for (size_t marked = 0; marked < 3; ++marked) {
+    std::array<uint8_t, 3> t{tos, tos, tos};
+    t[marked] |= 3;
+    const auto out = in_parts(t);
+    REQUIRE(out.size() == 1);
+    CHECK(out[0].tos == (tos | 3));
+    CHECK(out[0].ip_ok);
+    CHECK(out[0].checksum_ok);
+  }
+  CHECK(in_parts({tos, tos, tos})[0].tos == tos);
+  // Both kinds of ECT, or a mark beside what can't bear it: the host decides.
+  const auto other = static_cast<uint8_t>(tos ^ 3);
+  CHECK(in_parts({tos, other, tos}).size() == 3);
+  CHECK(in_parts({0x28, 0x2b, 0x28}).size() == 3);
+  CHECK(b.bed.count().reassembled_pkts == 4);
+}
+
 TEST_CASE("Reassembly: what the inside port can't take in one packet stays in parts",
           "[reassembly]") {
   HostBed b(policy(), 4);
