@@ -213,11 +213,7 @@ Counters difference(const Counters& now, const Counters& before) noexcept {
   // A gateway that was started again counts from 0: better no rate than an enormous one.
   for (size_t i = 0; i < kWords; ++i) a[i] -= std::min(a[i], b[i]);
   Counters d = counters_of(a);
-  d.flows = now.flows;
-  d.held_pkts = now.held_pkts;
-  d.handshakes = now.handshakes;
-  d.caravan_held = now.caravan_held;
-  d.fragments_held = now.fragments_held;
+  static_cast<State&>(d) = now;
   return d;
 }
 
