@@ -60,8 +60,8 @@ class Bench {
   void collect(Named& s, bool count);
   void round(Named& s, uint32_t packets);
   uint32_t packet_bytes() const;
-  // Jumbos from inside, instead of full packets from outside.
-  bool outbound() const { return cut() || c_.work == Work::kTso; }
+  // Packets from inside, instead of full ones from outside.
+  bool outbound() const { return cut() || c_.work == Work::kTso || c_.work == Work::kAck; }
   // By software, into packets that are counted as they leave.
   bool cut() const { return c_.work == Work::kSplit || c_.work == Work::kUnbundle; }
 
@@ -163,6 +163,8 @@ void Bench::write_one(Named& s, rte_mbuf& m) {
       s.frames->data(a.flow, pxio::Direction::kOutbound, s.frames->jumbo_payload(), a.push, m);
       m.ol_flags = RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD;
       return;
+    case Work::kAck:
+      return s.frames->data(a.flow, pxio::Direction::kOutbound, 0, false, m);
     case Work::kForward:
       return s.frames->datagram(a.flow, 1472, m);
     case Work::kBundle:
@@ -251,6 +253,7 @@ uint32_t Bench::packet_bytes() const {
     case Work::kRequest: return 128 + headers;
     case Work::kLro: return 6u * subjects_[0].frames->full_payload() + headers;
     case Work::kTso: return 9000;
+    case Work::kAck: return headers;
     case Work::kBundle:
     case Work::kUnbundle: return kDatagram + (c_.version == 4 ? 28u : 48u);
     default: return 1500;

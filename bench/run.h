@@ -14,16 +14,19 @@
 namespace bench {
 
 // kMerge: full segments from outside. kSplit: jumbos of 9000 B from inside, counted by segments that
-// leave. kTso: the same, proved by the port inside and cut by that outside, counted as they come. kBoth: six segments from outside for each jumbo from inside. kForward: datagrams of 1500 B that
-// nothing translates. kRequest: lone small segments with PSH. kLro: packets of six segments, merged by a
-// NIC into five buffers of 2 KiB. kFlood: as kMerge, but every other packet is a SYN from an address that
-// never came before. kBundle: datagrams of 1400 B payload to hosts that take caravans. kUnbundle: caravans of six
-// such datagrams from inside, counted by datagrams that leave.
-enum class Work : uint8_t { kMerge, kSplit, kTso, kBoth, kForward, kRequest, kLro, kFlood, kBundle, kUnbundle };
+// leave. kTso: the same, proved by the port inside and cut by that outside, counted as they come. kBoth:
+// six segments from outside for each jumbo from inside. kForward: datagrams of 1500 B that nothing
+// translates. kRequest: lone small segments with PSH. kLro: packets of six segments, merged by a NIC into
+// five buffers of 2 KiB. kFlood: as kMerge, but every other packet is a SYN from an address that never
+// came before. kAck: acknowledgements without payload from inside. kBundle: datagrams of 1400 B payload to
+// hosts that take caravans. kUnbundle: caravans of six such datagrams from inside, counted by datagrams
+// that leave.
+enum class Work : uint8_t { kMerge, kSplit, kTso, kBoth, kForward, kRequest, kLro, kFlood, kAck, kBundle, kUnbundle };
 // As on the command line and in results.
 inline constexpr std::pair<const char*, Work> kWorks[] = {
-    {"merge", Work::kMerge},     {"split", Work::kSplit}, {"tso", Work::kTso},     {"both", Work::kBoth},
-    {"forward", Work::kForward}, {"request", Work::kRequest}, {"lro", Work::kLro},   {"flood", Work::kFlood},
+    {"merge", Work::kMerge},     {"split", Work::kSplit},     {"tso", Work::kTso},
+    {"both", Work::kBoth},       {"forward", Work::kForward}, {"request", Work::kRequest},
+    {"lro", Work::kLro},         {"flood", Work::kFlood},     {"ack", Work::kAck},
     {"bundle", Work::kBundle},   {"unbundle", Work::kUnbundle}};
 inline constexpr std::pair<const char*, Lines> kLines[] = {{"warm", Lines::kWarm},
                                                            {"packet-dram", Lines::kPacketCold},

@@ -238,12 +238,15 @@ void Appliance::start_workers() {
     }
   }
   start_prober();
+  start_threads();  // last, so that what fails above leaves none behind
+}
+
+void Appliance::start_threads() {
   const auto thread_options = [this](std::string name, uint16_t place) {
     PollThreadOptions o{.name = std::move(name), .cpus = cpus_, .sleeps = config_.idle == Config::Idle::kSleep};
     if (place < config_.cpus.size()) o.cpu = config_.cpus[place];
     return o;
   };
-  // Threads last, so that what fails above leaves none behind.
   for (uint16_t q = 0; q < config_.workers; ++q) {
     threads_.push_back(std::make_unique<PollThread>(*workers_[q], thread_options(fmt::format("pxgw-worker-{}", q), q)));
   }
@@ -305,7 +308,38 @@ Json Appliance::stats() const {
   return j;
 }
 
+// What is held leaves, as at the end; what is known of flows stays.
+void Appliance::stop_threads() {
+  for (const auto& t : threads_) t->stop();
+  if (fan_out_thread_) fan_out_thread_->stop();  // behind the workers: it sends what they left
+  threads_.clear();
+  fan_out_thread_.reset();
+}
+
+void Appliance::mend() {
+  bool reset = false;
+  for (const NamedPort& p : ports_) {
+    const pxio::Health h = p.port->health();
+    if (h == pxio::Health::kGone)
+      throw std::runtime_error(
+          fmt::format("port {}: its device is gone; ending, to be started again when it is back", p.name));
+    reset |= h == pxio::Health::kReset;
+  }
+  if (!reset) return;
+  const auto begin = std::chrono::steady_clock::now();
+  stop_threads();
+  for (const NamedPort& p : ports_) {
+    if (p.port->health() == pxio::Health::kGood) continue;
+    log(Level::kWarning, "port {}: its NIC was reset; starting it anew", p.name);
+    p.port->restart();
+  }
+  start_threads();
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  log(Level::kWarning, "traffic goes on after {:.0f} ms", took.count());
+}
+
 void Appliance::watch() {
+  mend();
   const auto now = std::chrono::steady_clock::now();
   for (const std::string& line : watchdog_.look(now)) log(Level::kWarning, "{}", line);
   std::vector<uint64_t> polls;
@@ -315,12 +349,9 @@ void Appliance::watch() {
 
 uint32_t Appliance::stop() {
   if (!pools_) return 0;
-  for (const auto& t : threads_) t->stop();
-  if (fan_out_thread_) fan_out_thread_->stop();  // behind the workers: it sends what they left
+  stop_threads();
   last_ = counters();
   prober_.reset();
-  threads_.clear();
-  fan_out_thread_.reset();
   workers_.clear();
   watchdog_ = {};
   ports_.clear();

@@ -60,7 +60,8 @@ class Appliance {
   // Answers {"what": "hosts"}. Throws std::runtime_error.
   Json caravan(const Json& request) const;
 
-  // Looks after the ports; once a second or so.
+  // Looks after the ports; once a second or so. A port whose NIC was reset is started anew, and workers pause
+  // meanwhile. Throws std::runtime_error where that fails, or a port's device is gone.
   void watch();
 
   // Drains and ends the workers, closes the ports. Returns how many buffers aren't back in their
@@ -76,6 +77,9 @@ class Appliance {
   NamedPort open_port(const PortConfig& p, const char* side, uint16_t merge_mtu);
   void share_out(NamedPort& outside, NamedPort& inside);
   void start_workers();
+  void start_threads();
+  void stop_threads();
+  void mend();
   std::unique_ptr<const PolicySet> make_policies(const Config& config) const;
   PathProber::Options prober_options(const Config& config) const;
   void start_prober();

@@ -97,7 +97,12 @@ class Runner {
                opened_.workers == 1 ? "worker" : "workers", server_.path());
     std::fflush(stdout);
     notify("READY=1");
-    io_.run();
+    try {
+      io_.run();
+    } catch (const std::exception& e) {
+      log(Level::kError, "{}", e.what());
+      failed_ = true;
+    }
     notify("STOPPING=1");
     return finish();
   }
@@ -180,7 +185,7 @@ class Runner {
                with_commas(c.to_inside_pkts + c.to_outside_pkts), unaccounted(c),
                y ? fmt::format("{:.2f} %", *y) : "none");
     std::fflush(stdout);
-    if (missing == 0) return 0;
+    if (missing == 0) return failed_ ? 1 : 0;
     log(Level::kError, "{} buffers are not back in their pools", missing);
     return 1;
   }
@@ -194,6 +199,7 @@ class Runner {
   Appliance appliance_;
   Watch watch_;
   bool applying_ = false;
+  bool failed_ = false;
 };
 
 // What goes wrong before traffic flows is one line and status 2.

@@ -23,20 +23,80 @@ namespace {
 // Ethernet header and two VLAN tags.
 constexpr uint32_t kLinkHeader = 14 + 8;
 
+[[noreturn]] void fail_port(const std::string& name, const std::string& what) {
+  throw std::runtime_error(fmt::format("port {}: {}", name, what));
+}
+
+void check_port(const std::string& name, EalLog& log, int rc, const char* what) {
+  if (rc >= 0) return;
+  const std::string why = log.reason();
+  fail_port(name, fmt::format("{}: {}{}{}", what, rte_strerror(-rc), why.empty() ? "" : "; ", why));
+}
+
+}  // namespace
+
+// What a port is started with, and started again.
+class EthdevStart {
+ public:
+  rte_eth_conf conf{};
+  rte_eth_rxconf rx{};
+  rte_eth_txconf tx{};
+  uint16_t queues = 1, rx_descs = 0, tx_descs = 0, mtu = 0;
+  rte_mempool* pool = nullptr;
+  bool fixed_frames = false;
+  bool sleeps = false;  // its workers, on interrupts
+
+  // All but its rules. Throws std::runtime_error.
+  void run(EthdevPort::Settings& s, EalLog& log) const;
+
+ private:
+  void interrupts(EthdevPort::Settings& s) const;
+};
+
+void EthdevStart::run(EthdevPort::Settings& s, EalLog& log) const {
+  const auto check = [&](int rc, const char* what) { check_port(s.name, log, rc, what); };
+  check(rte_eth_dev_configure(s.id, queues, queues, &conf), "it can't be configured");
+  uint16_t rx_ring = rx_descs, tx_ring = tx_descs;
+  check(rte_eth_dev_adjust_nb_rx_tx_desc(s.id, &rx_ring, &tx_ring), "no rings of this size");
+  const int socket = rte_eth_dev_socket_id(s.id);
+  const auto node = static_cast<unsigned>(socket);  // SOCKET_ID_ANY where it isn't known
+  for (uint16_t q = 0; q < queues; ++q) {
+    check(rte_eth_rx_queue_setup(s.id, q, rx_ring, node, &rx, pool), "no receive queue");
+    check(rte_eth_tx_queue_setup(s.id, q, tx_ring, node, &tx), "no transmit queue");
+  }
+  check(rte_eth_dev_start(s.id), "it doesn't start");
+  // Some drivers take any MTU and set another.
+  uint16_t set = 0;
+  if (!fixed_frames && rte_eth_dev_get_mtu(s.id, &set) >= 0 && set < mtu)
+    fail_port(s.name, fmt::format("its driver {} has set an MTU of {} where {} was asked for; configure that, or "
+                                  "another NIC",
+                                  s.driver, set, mtu));
+  if (sleeps) interrupts(s);
+}
+
+// Where one queue has none, all are looked at instead of waited for.
+void EthdevStart::interrupts(EthdevPort::Settings& s) const {
+  for (uint16_t q = 0; q < queues; ++q) {
+    Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+    if (epoll.get() < 0 || rte_eth_dev_rx_intr_ctl_q(s.id, q, epoll.get(), RTE_INTR_EVENT_ADD, nullptr) != 0)
+      return s.interrupts.clear();
+    // Those that needn't enable them, net_tap, have no call for it.
+    if (const int rc = rte_eth_dev_rx_intr_enable(s.id, q); rc != 0 && rc != -ENOTSUP) return s.interrupts.clear();
+    rte_eth_dev_rx_intr_disable(s.id, q);
+    s.interrupts.push_back(std::move(epoll));
+  }
+}
+
+namespace {
+
 class Setup {
  public:
   explicit Setup(const EthdevOptions& o) : o_(o), name_(o.device.substr(0, o.device.find(','))) {}
   std::unique_ptr<EthdevPort> run();
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw std::runtime_error(fmt::format("port {}: {}", name_, what));
-  }
-  void check(int rc, const char* what) {
-    if (rc >= 0) return;
-    const std::string why = log_.reason();
-    fail(fmt::format("{}: {}{}{}", what, rte_strerror(-rc), why.empty() ? "" : "; ", why));
-  }
+  [[noreturn]] void fail(const std::string& what) const { fail_port(name_, what); }
+  void check(int rc, const char* what) { check_port(name_, log_, rc, what); }
   void warn(const std::string& text) { s_.warnings.push_back(fmt::format("port {}: {}", name_, text)); }
 
   void attach();
@@ -44,10 +104,7 @@ class Setup {
   void make_plan();
   void choose_pool();
   void check_af_packet();
-  void configure();
-  void check_mtu();
-  void queues();
-  void interrupts();
+  void start();
   void flow_rules();
 
   const EthdevOptions& o_;
@@ -58,7 +115,7 @@ class Setup {
   const DriverQuirks* quirks_ = nullptr;
   EthdevPlan plan_;
   rte_mempool* pool_ = nullptr;
-  uint16_t rx_descs_ = 0, tx_descs_ = 0;
+  uint16_t descs_ = 0;
 };
 
 void Setup::attach() {
@@ -125,12 +182,12 @@ void Setup::check_af_packet() {
 void Setup::choose_pool() {
   pool_ = plan_.large_buffers ? o_.buffers.large : o_.buffers.small;
   if (quirks_->fixed_frames) check_af_packet();
-  const uint32_t need = uint32_t{plan_.queues} * rx_descs_;
+  const uint32_t need = uint32_t{plan_.queues} * descs_;
   const uint32_t have = rte_mempool_avail_count(pool_);
   if (need >= have) {
     fail(fmt::format("{} receive descriptors ({} queues of {}) need as many buffers, {} of the {} kind are "
                      "left; raise the number of buffers, or lower that of descriptors",
-                     need, plan_.queues, rx_descs_, have, pool_ == o_.buffers.small ? "small" : "large"));
+                     need, plan_.queues, descs_, have, pool_ == o_.buffers.small ? "small" : "large"));
   }
 }
 
@@ -158,33 +215,25 @@ void Setup::make_plan() {
   s_.offloads = plan_.offloads;
 }
 
-void Setup::configure() {
-  if (quirks_->fixed_frames) plan_.conf.rxmode.mtu = 0;
-  plan_.conf.intr_conf.rxq = o_.interrupts;
-  check(rte_eth_dev_configure(s_.id, plan_.queues, plan_.queues, &plan_.conf), "it can't be configured");
-  check(rte_eth_dev_adjust_nb_rx_tx_desc(s_.id, &rx_descs_, &tx_descs_), "no rings of this size");
-}
-
-// Some drivers take any MTU and set another.
-void Setup::check_mtu() {
-  uint16_t mtu = 0;
-  if (quirks_->fixed_frames || rte_eth_dev_get_mtu(s_.id, &mtu) < 0 || mtu >= o_.mtu) return;
-  fail(fmt::format("its driver {} has set an MTU of {} where {} was asked for; configure that, or another NIC",
-                   info_.driver_name, mtu, o_.mtu));
-}
-
-void Setup::queues() {
-  const int socket = rte_eth_dev_socket_id(s_.id);
-  const auto node = static_cast<unsigned>(socket);  // SOCKET_ID_ANY where it isn't known
-  rte_eth_rxconf rx = info_.default_rxconf;
-  rx.offloads = plan_.conf.rxmode.offloads;
-  rte_eth_txconf tx = info_.default_txconf;
+void Setup::start() {
+  auto start = std::make_shared<EthdevStart>();
+  start->conf = plan_.conf;
+  start->conf.intr_conf.rxq = o_.interrupts;
+  if (quirks_->fixed_frames) start->conf.rxmode.mtu = 0;
+  start->rx = info_.default_rxconf;
+  start->rx.offloads = plan_.conf.rxmode.offloads;
   // Never FAST_FREE: packets are of both pools.
-  tx.offloads = plan_.conf.txmode.offloads;
-  for (uint16_t q = 0; q < plan_.queues; ++q) {
-    check(rte_eth_rx_queue_setup(s_.id, q, rx_descs_, node, &rx, pool_), "no receive queue");
-    check(rte_eth_tx_queue_setup(s_.id, q, tx_descs_, node, &tx), "no transmit queue");
-  }
+  start->tx = info_.default_txconf;
+  start->tx.offloads = plan_.conf.txmode.offloads;
+  start->queues = plan_.queues;
+  start->rx_descs = descs_;
+  start->tx_descs = o_.descriptors;
+  start->mtu = o_.mtu;
+  start->pool = pool_;
+  start->fixed_frames = quirks_->fixed_frames;
+  start->sleeps = o_.interrupts;
+  start->run(s_, log_);
+  s_.start = std::move(start);
 }
 
 void Setup::flow_rules() {
@@ -202,20 +251,6 @@ void Setup::flow_rules() {
   s_.offloads.push_back({"flow_rules", used != 0, fmt::format("{} of {} rules", used, s_.flow_rules.size())});
 }
 
-// Where one queue has none, all are looked at instead of waited for.
-void Setup::interrupts() {
-  for (uint16_t q = 0; q < plan_.queues; ++q) {
-    Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-    if (epoll.get() < 0 || rte_eth_dev_rx_intr_ctl_q(s_.id, q, epoll.get(), RTE_INTR_EVENT_ADD, nullptr) != 0)
-      return s_.interrupts.clear();
-    // Those that needn't enable them, net_tap, have no call for it.
-    if (const int rc = rte_eth_dev_rx_intr_enable(s_.id, q); rc != 0 && rc != -ENOTSUP)
-      return s_.interrupts.clear();
-    rte_eth_dev_rx_intr_disable(s_.id, q);
-    s_.interrupts.push_back(std::move(epoll));
-  }
-}
-
 std::unique_ptr<EthdevPort> Setup::run() {
   attach();
   s_.name = name_;
@@ -225,17 +260,12 @@ std::unique_ptr<EthdevPort> Setup::run() {
     check(rte_eth_dev_info_get(s_.id, &info_), "no information");
     quirks_ = &quirks_of(info_.driver_name);
     check_limits();
-    rx_descs_ = tx_descs_ = o_.descriptors;
-    if (rx_descs_ > info_.rx_desc_lim.nb_max && info_.rx_desc_lim.nb_max != 0)
-      rx_descs_ = info_.rx_desc_lim.nb_max;
+    descs_ = o_.descriptors;
+    if (descs_ > info_.rx_desc_lim.nb_max && info_.rx_desc_lim.nb_max != 0) descs_ = info_.rx_desc_lim.nb_max;
     make_plan();
     choose_pool();
-    configure();
-    queues();
-    check(rte_eth_dev_start(s_.id), "it doesn't start");
-    check_mtu();
+    start();
     flow_rules();
-    if (o_.interrupts) interrupts();
     if (const int rc = rte_eth_promiscuous_enable(s_.id); rc < 0)
       warn(fmt::format("no promiscuous mode ({}): frames to other addresses may be lost", rte_strerror(-rc)));
   } catch (...) {
@@ -252,8 +282,47 @@ std::unique_ptr<EthdevPort> Setup::run() {
 
 std::unique_ptr<EthdevPort> open_ethdev(const EthdevOptions& options) { return Setup(options).run(); }
 
+namespace {
+
+// DPDK's interrupt thread.
+int note_health(uint16_t, rte_eth_event_type event, void* health, void*) {
+  static_cast<std::atomic<Health>*>(health)->store(event == RTE_ETH_EVENT_INTR_RMV ? Health::kGone : Health::kReset,
+                                                   std::memory_order_relaxed);
+  return 0;
+}
+constexpr std::array kEvents{RTE_ETH_EVENT_INTR_RESET, RTE_ETH_EVENT_INTR_RMV};
+
+}  // namespace
+
 EthdevPort::EthdevPort(Settings settings)
-    : s_(std::move(settings)), queues_(std::make_unique<Queue[]>(s_.queues)) {}
+    : s_(std::move(settings)), queues_(std::make_unique<Queue[]>(s_.queues)) {
+  for (const rte_eth_event_type e : kEvents) rte_eth_dev_callback_register(s_.id, e, note_health, &health_);
+}
+
+void EthdevPort::forget_interrupts() noexcept {
+  for (uint16_t q = 0; q < s_.interrupts.size(); ++q)
+    rte_eth_dev_rx_intr_ctl_q(s_.id, q, s_.interrupts[q].get(), RTE_INTR_EVENT_DEL, nullptr);
+  s_.interrupts.clear();
+}
+
+void EthdevPort::restart() {
+  EalLog log;
+  health_.store(Health::kGood, std::memory_order_relaxed);
+  if (s_.rules) s_.rules->remove();
+  forget_interrupts();
+  // Drivers that have no reset of their own are stopped and configured anew.
+  if (const int rc = rte_eth_dev_reset(s_.id); rc == -ENOTSUP) {
+    rte_eth_dev_stop(s_.id);
+  } else if (rc != 0) {
+    check_port(s_.name, log, rc, "it can't be reset");
+  }
+  s_.start->run(s_, log);
+  if (s_.rules) {
+    s_.rules->create();
+    s_.flow_rules = s_.rules->states();
+  }
+  rte_eth_promiscuous_enable(s_.id);  // said at the start where it can't be had
+}
 
 EthdevPort::~EthdevPort() {
   // What still waits isn't given back by every driver (net_ring).
@@ -266,8 +335,11 @@ EthdevPort::~EthdevPort() {
     }
   }
   EalLog quiet;
-  for (uint16_t q = 0; q < s_.interrupts.size(); ++q)
-    rte_eth_dev_rx_intr_ctl_q(s_.id, q, s_.interrupts[q].get(), RTE_INTR_EVENT_DEL, nullptr);
+  forget_interrupts();
+  // Again while the callback runs.
+  for (const rte_eth_event_type e : kEvents)
+    while (rte_eth_dev_callback_unregister(s_.id, e, note_health, &health_) == -EAGAIN) {
+    }
   rte_eth_dev_info info{};
   const bool known = rte_eth_dev_info_get(s_.id, &info) == 0;
   s_.rules.reset();

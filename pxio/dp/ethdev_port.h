@@ -15,7 +15,8 @@
 
 namespace pxio {
 
-class FlowRules;  // pxio/ctl/flow_rules.h
+class FlowRules;    // pxio/ctl/flow_rules.h
+class EthdevStart;  // pxio/ctl/ethdev_setup.cc
 
 class EthdevPort final : public Port {
  public:
@@ -42,6 +43,7 @@ class EthdevPort final : public Port {
     std::vector<OffloadState> offloads;
     std::vector<OffloadState> flow_rules;
     std::shared_ptr<FlowRules> rules;  // null: none were asked for
+    std::shared_ptr<const EthdevStart> start;  // what it was started with
     std::vector<Fd> interrupts;  // epoll instances, one a queue; none: only polling tells
   };
 
@@ -68,6 +70,8 @@ class EthdevPort final : public Port {
   std::string driver() const override { return s_.driver; }
   std::vector<OffloadState> offloads() const override { return s_.offloads; }
   std::vector<OffloadState> flow_rules() const override { return s_.flow_rules; }
+  Health health() const noexcept override { return health_.load(std::memory_order_relaxed); }
+  void restart() override;
 
   uint16_t id() const { return s_.id; }
   // What an operator should know of the driver's limits, a line each.
@@ -87,8 +91,11 @@ class EthdevPort final : public Port {
   void send_resplit(uint16_t queue, rte_mbuf* m) noexcept;
   void send_now(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept;
 
+  void forget_interrupts() noexcept;
+
   Settings s_;
   std::unique_ptr<Queue[]> queues_;
+  std::atomic<Health> health_{Health::kGood};  // written by DPDK's interrupt thread, too
 };
 
 }  // namespace pxio

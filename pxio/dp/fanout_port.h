@@ -60,6 +60,8 @@ class FanoutPort final : public Port {
   std::vector<OffloadState> offloads() const override;
   std::vector<OffloadState> flow_rules() const override { return port_->flow_rules(); }
   const Port& under() const noexcept { return *port_; }
+  Health health() const noexcept override { return port_->health(); }
+  void restart() override { port_->restart(); }  // nor does the thread that fans out use it
 
  private:
   // Wakes a thread that sleeps; free of system calls while none does.

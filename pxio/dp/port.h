@@ -40,6 +40,10 @@ struct TxProgress {
   uint64_t refused = 0;  // calls of which it took none
 };
 
+// What has become of a port while it was open: a NIC that was reset (a virtual function, with its physical one)
+// carries nothing until restart(), one that is gone never again.
+enum class Health : uint8_t { kGood, kReset, kGone };
+
 // A packet that arrived merged by the NIC or kernel carries RTE_MBUF_F_RX_LRO and, where the port
 // knows it, the size of its segments in tso_segsz (0: unknown). TCP and UDP checksums in the packet
 // are always complete; RTE_MBUF_F_RX_L4_CKSUM_BAD/GOOD tell what the port knows of them.
@@ -74,6 +78,10 @@ class Port {
   virtual std::string driver() const { return ""; }
   virtual std::vector<OffloadState> offloads() const { return {}; }
   virtual std::vector<OffloadState> flow_rules() const { return {}; }
+  virtual Health health() const noexcept { return Health::kGood; }
+  // Starts the port anew as it was, with its rules; what waited in it is lost. No worker uses it meanwhile.
+  // Throws std::runtime_error with one line.
+  virtual void restart() {}
 };
 
 }  // namespace pxio

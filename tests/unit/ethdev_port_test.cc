@@ -13,6 +13,7 @@
 #include "pxio/dp/tx_buffer.h"
 #include "tests/support/builder.h"
 #include "tests/support/eal.h"
+#include "tests/support/port_event.h"
 
 using namespace test;
 using pxio::PktPtr;
@@ -62,6 +63,26 @@ TEST_CASE("EthdevPort: closing gives back what still waits, and the device can b
       REQUIRE(port->tx_burst(0, &m, 1) == 1);
     }
   }
+}
+
+TEST_CASE("EthdevPort: a NIC that was reset is noticed, and goes on when it is started anew", "[ethdev]") {
+  NoLeak guard;
+  auto port = open_port("net_ring0");
+  CHECK(port->health() == pxio::Health::kGood);
+  const Frame f = tcp4().data(1000);
+  for (int k = 0; k < 3; ++k) {
+    rte_mbuf* m = to_mbuf(f, pools().buffers()).release();
+    REQUIRE(port->tx_burst(0, &m, 1) == 1);
+    REQUIRE(port->rx_burst(0, &m, 1) == 1);
+    CHECK(to_bytes(*m) == f.bytes);
+    PktPtr(m).reset();
+    REQUIRE(raise_event("net_ring0", RTE_ETH_EVENT_INTR_RESET));
+    CHECK(port->health() == pxio::Health::kReset);
+    port->restart();
+    CHECK(port->health() == pxio::Health::kGood);
+  }
+  REQUIRE(raise_event("net_ring0", RTE_ETH_EVENT_INTR_RMV));
+  CHECK(port->health() == pxio::Health::kGone);
 }
 
 TEST_CASE("EthdevPort: a full ring takes no more; too long a frame is dropped and counted", "[ethdev]") {
