@@ -318,8 +318,12 @@ void Appliance::stop_threads() {
 
 void Appliance::mend() {
   bool reset = false;
-  for (const NamedPort& p : ports_) {
+  for (NamedPort& p : ports_) {
     const pxio::Health h = p.port->health();
+    const bool away = h == pxio::Health::kAway;
+    if (away && !std::exchange(p.away, away))
+      log(Level::kWarning, "port {}: its interface is gone; traffic goes on when it is back, and up", p.name);
+    p.away = away;
     if (h == pxio::Health::kGone)
       throw std::runtime_error(
           fmt::format("port {}: its device is gone; ending, to be started again when it is back", p.name));
@@ -329,8 +333,8 @@ void Appliance::mend() {
   const auto begin = std::chrono::steady_clock::now();
   stop_threads();
   for (const NamedPort& p : ports_) {
-    if (p.port->health() == pxio::Health::kGood) continue;
-    log(Level::kWarning, "port {}: its NIC was reset; starting it anew", p.name);
+    if (p.port->health() != pxio::Health::kReset) continue;
+    log(Level::kWarning, "port {}: its NIC was reset, or its interface came back; starting it anew", p.name);
     p.port->restart();
   }
   start_threads();

@@ -60,8 +60,8 @@ class Appliance {
   // Answers {"what": "hosts"}. Throws std::runtime_error.
   Json caravan(const Json& request) const;
 
-  // Looks after the ports; once a second or so. A port whose NIC was reset is started anew, and workers pause
-  // meanwhile. Throws std::runtime_error where that fails, or a port's device is gone.
+  // Looks after the ports; once a second or so. A port whose NIC was reset, or whose interface was made anew, is
+  // started again, and workers pause meanwhile. Throws std::runtime_error where that fails, or a port's device is gone.
   void watch();
 
   // Drains and ends the workers, closes the ports. Returns how many buffers aren't back in their
@@ -72,6 +72,7 @@ class Appliance {
   struct NamedPort {
     std::string name, side;
     std::unique_ptr<pxio::Port> port;
+    bool away = false;  // and the log says so
   };
   void open_ports();
   NamedPort open_port(const PortConfig& p, const char* side, uint16_t merge_mtu);

@@ -135,8 +135,7 @@ std::unique_ptr<KernelPort> KernelPort::open(const KernelPortOptions& o) {
     fail(o.ifname, fmt::format("no such interface (there are: {})", interfaces()));
   if (o.queues == 0 || o.queues > kMaxQueues)
     fail(o.ifname, fmt::format("{} queues asked for, 1 to {} are possible", o.queues, kMaxQueues));
-  const int ifindex = static_cast<int>(if_nametoindex(o.ifname.c_str()));
-  std::unique_ptr<KernelPort> port(new KernelPort);
+  std::unique_ptr<KernelPort> port(new KernelPort(o));
   port->segmenting_ = {.able = o.tso, .knows_cwr = true, .max_buffers = kTxIovecs - 1};
   const uint32_t large = large_posted(o.buffers);
   for (uint16_t i = 0; i < o.queues; ++i) {
@@ -146,23 +145,50 @@ std::unique_ptr<KernelPort> KernelPort::open(const KernelPortOptions& o) {
     q.buffers = o.buffers;
     q.mtu = o.mtu;
     q.want_tails = static_cast<uint16_t>(large / kBurst);
-    q.fd = open_socket(o.ifname);
-    if (i == 0) check_interface(q.fd, o);
     if (q.refill(kBurst) != kBurst || q.lacking != 0) {
       fail(o.ifname, fmt::format("not enough buffers: {} queues need {} small and {} large ones for receiving",
                                  o.queues, o.queues * small_posted(), o.queues * large));
     }
-    prepare(o.ifname, q.fd, ifindex);
   }
-  if (o.queues > 1) {
-    int group = -1;
-    for (uint16_t i = 0; i < o.queues; ++i) group = join(o.ifname, port->queues_[i]->fd, group);
-  }
-  for (uint16_t i = 0; i < o.queues; ++i) {
-    int none = 0;
-    setsockopt(port->queues_[i]->fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none);
-  }
+  port->attach();
   return port;
+}
+
+// Sockets for all queues, in the place of those that are there.
+void KernelPort::attach() {
+  const std::string& name = options_.ifname;
+  const int ifindex = static_cast<int>(if_nametoindex(name.c_str()));
+  std::vector<Fd> sockets;
+  for (uint16_t i = 0; i < n_queues_; ++i) {
+    sockets.emplace_back(open_socket(name));
+    if (i == 0) check_interface(sockets[i].get(), options_);
+    prepare(name, sockets[i].get(), ifindex);
+  }
+  int group = -1;
+  for (uint16_t i = 0; i < n_queues_ && n_queues_ > 1; ++i) group = join(name, sockets[i].get(), group);
+  for (uint16_t i = 0; i < n_queues_; ++i) {
+    int none = 0;
+    setsockopt(sockets[i].get(), SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none);
+    queues_[i]->fd = std::move(sockets[i]);
+  }
+  ifindex_ = ifindex;
+}
+
+Health KernelPort::health() const noexcept {
+  const auto index = static_cast<int>(if_nametoindex(options_.ifname.c_str()));
+  if (index == ifindex_) return Health::kGood;
+  if (index == 0) return Health::kAway;
+  try {
+    check_interface(queues_[0]->fd.get(), options_);
+    return Health::kReset;
+  } catch (const std::exception&) {
+    return Health::kAway;  // not up yet, or not as large as it will be
+  }
+}
+
+void KernelPort::restart() {
+  stats();  // the last that the old sockets counted
+  attach();
 }
 
 PortStats KernelPort::stats() {
@@ -171,7 +197,7 @@ PortStats KernelPort::stats() {
     Queue& q = *queues_[i];
     tpacket_stats k{};
     socklen_t size = sizeof k;
-    if (getsockopt(q.fd, SOL_PACKET, PACKET_STATISTICS, &k, &size) == 0) q.rx_dropped += k.tp_drops;
+    if (getsockopt(q.fd.get(), SOL_PACKET, PACKET_STATISTICS, &k, &size) == 0) q.rx_dropped += k.tp_drops;
     s.rx_pkts += q.rx_pkts.get();
     s.rx_bytes += q.rx_bytes.get();
     s.tx_pkts += q.tx_pkts.get();

@@ -119,7 +119,6 @@ void describe_segments(rte_mbuf& m, VnetHeader& h, uint16_t mtu) noexcept {
 KernelPort::~KernelPort() = default;
 
 KernelPort::Queue::~Queue() {
-  if (fd >= 0) close(fd);
   for (Slot& s : slots) {
     if (s.head != nullptr) rte_pktmbuf_free(s.head);
     rte_pktmbuf_free_bulk(s.tails.data(), s.n_tails);
@@ -230,7 +229,7 @@ uint16_t KernelPort::rx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexc
   if (ready == 0) return 0;
   int got = -1;
   for (int errors = 0; got < 0 && errors < kMaxErrors; ++errors) {
-    got = recvmmsg(q.fd, q.rx_msgs.data(), ready, MSG_DONTWAIT, nullptr);
+    got = recvmmsg(q.fd.get(), q.rx_msgs.data(), ready, MSG_DONTWAIT, nullptr);
     if (got >= 0) break;
     // ENETDOWN comes once; packets come again when the interface is up again.
     if (errno == EAGAIN || errno == EINTR || errno == ENETDOWN) return 0;
@@ -293,7 +292,7 @@ uint16_t KernelPort::tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexc
       drop(1, q.tx_errors);  // more buffers than the kernel takes
       continue;
     }
-    const int sent = sendmmsg(q.fd, q.tx_msgs.data(), built, MSG_DONTWAIT);
+    const int sent = sendmmsg(q.fd.get(), q.tx_msgs.data(), built, MSG_DONTWAIT);
     if (sent > 0) {
       uint64_t bytes = 0, on_wire = 0;
       for (int i = 0; i < sent; ++i) {

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "pxio/dp/buffers.h"
+#include "pxio/dp/fd.h"
 #include "pxio/dp/port.h"
 #include "pxio/dp/units.h"
 
@@ -59,7 +60,7 @@ class KernelPort final : public Port {
   uint16_t tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept override;
   uint16_t max_tx_segs() const noexcept override { return kTxIovecs - 1; }
   Segmenting can_segment() const noexcept override { return segmenting_; }
-  int wait_fd(uint16_t queue) const noexcept override { return queues_[queue]->fd; }
+  int wait_fd(uint16_t queue) const noexcept override { return queues_[queue]->fd.get(); }
   PortStats stats() override;
   uint16_t queues() const noexcept override { return n_queues_; }
   TxProgress tx_progress(uint16_t queue) const noexcept override {
@@ -67,6 +68,9 @@ class KernelPort final : public Port {
   }
   std::string driver() const override { return "kernel"; }
   std::vector<OffloadState> offloads() const override;
+  // Asks the kernel. An interface counts as back when one of that name is up and large enough.
+  Health health() const noexcept override;
+  void restart() override;
 
  private:
   // The longest frame: an IP packet of 64 KB behind an Ethernet header and a tag.
@@ -109,7 +113,7 @@ class KernelPort final : public Port {
     // Describes as many of the packets as one call can send; returns their number.
     uint16_t build(rte_mbuf** pkts, uint16_t n) noexcept;
 
-    int fd = -1;
+    Fd fd;
     Buffers buffers;
     uint16_t mtu = 0;
     uint16_t want_tails = 0;
@@ -131,8 +135,11 @@ class KernelPort final : public Port {
     alignas(64) uint64_t rx_dropped = 0;
   };
 
-  KernelPort() = default;
+  explicit KernelPort(const KernelPortOptions& options) : options_(options) {}
+  void attach();
 
+  const KernelPortOptions options_;
+  int ifindex_ = 0;  // of the interface that the sockets are bound to
   std::array<std::unique_ptr<Queue>, kMaxQueues> queues_;
   uint16_t n_queues_ = 0;
   Segmenting segmenting_;

@@ -40,9 +40,13 @@ struct TxProgress {
   uint64_t refused = 0;  // calls of which it took none
 };
 
-// What has become of a port while it was open: a NIC that was reset (a virtual function, with its physical one)
-// carries nothing until restart(), one that is gone never again.
-enum class Health : uint8_t { kGood, kReset, kGone };
+// What has become of a port while it was open.
+enum class Health : uint8_t {
+  kGood,
+  kAway,   // its interface is gone, and may come back
+  kReset,  // it carries nothing until restart(): a NIC was reset, an interface came back
+  kGone,   // its device is gone: it carries nothing any more
+};
 
 // A packet that arrived merged by the NIC or kernel carries RTE_MBUF_F_RX_LRO and, where the port
 // knows it, the size of its segments in tso_segsz (0: unknown). TCP and UDP checksums in the packet

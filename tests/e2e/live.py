@@ -98,6 +98,24 @@ def killed(direction):
     return scenario
 
 
+def interface_made_anew(options):
+    """The outside interface is deleted and made again, as when its container or virtual machine starts anew."""
+    with Bed(options, ports="kernel", capture=False, gateway_keys={"workers": 2}) as bed:
+        bed.transfer("down", 4, 10 * MB)
+        bed.gw.ip("link del dev outside")
+        wait_for(lambda: "its interface is gone" in bed.gateway.log(), 5, "noticing that the interface is gone")
+        bed.lab.veth(bed.outside, "eth0", bed.gw, "outside", 1500)
+        bed.outside.ip("addr add 10.9.0.1/24 dev eth0")
+        bed.inside.ip("neigh flush dev eth0")  # it has another address now
+        wait_for(lambda: "traffic goes on" in bed.gateway.log(), 5, "starting the port anew")
+        bed.transfer("down", 4, 20 * MB, port=5001)
+        bed.transfer("up", 4, 20 * MB, port=5002)
+        stats = bed.gateway.settled_stats()
+        need(stats["unaccounted"] == 0, f"{stats['unaccounted']} packets are unaccounted for")
+        need(bed.gateway.stop() == 0, "a buffer was lost, or it failed")
+
+
+SCENARIOS["interface_made_anew"] = interface_made_anew
 SCENARIOS["kill_restart_down"] = killed("down")
 SCENARIOS["kill_restart_up"] = killed("up")
 

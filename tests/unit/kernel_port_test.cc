@@ -14,6 +14,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "pxio/dp/tx_buffer.h"
 #include "tests/support/decode.h"
@@ -457,6 +458,38 @@ TEST_CASE("KernelPort: an interface that goes down and comes up again", "[root]"
   CHECK(to_bytes(*got[0]) == f);
   CHECK(send(*port, Frame{f}) == 1);
   CHECK(peer.receive() == f);
+}
+
+TEST_CASE("KernelPort: an interface that is deleted and made again", "[root]") {
+  NoLeak guard;
+  const uint16_t queues = GENERATE(uint16_t{1}, uint16_t{2});
+  std::optional<Net> net(std::in_place);
+  auto port = open_port(9000, queues);
+  CHECK(port->health() == pxio::Health::kGood);
+  net.reset();
+  CHECK(port->health() == pxio::Health::kAway);
+  CHECK(silent(*port));
+  run("ip link add px0 mtu 1500 type veth peer name px1 mtu 9000");
+  CHECK(port->health() == pxio::Health::kAway);  // down
+  run("ip link set px0 up");
+  CHECK(port->health() == pxio::Health::kAway);  // too small
+  run("ip link del px0");
+  net.emplace();
+  CHECK(port->health() == pxio::Health::kReset);
+  port->restart();
+  CHECK(port->health() == pxio::Health::kGood);
+  Peer peer("px1", false);
+  const Bytes f = tcp4().data(8000).build().bytes;
+  for (int k = 0; k < 40; ++k) {
+    peer.send(f);
+    size_t came = 0;
+    for (int tries = 0; came == 0 && tries < 1000; ++tries)
+      for (uint16_t q = 0; q < queues; ++q) came += receive(*port, 1, q, 1).size();
+    REQUIRE(came == 1);
+  }
+  CHECK(send(*port, Frame{f}) == 1);
+  CHECK(peer.receive() == f);
+  CHECK(port->stats().rx_pkts == 40);
 }
 
 TEST_CASE("KernelPort: out of buffers it loses what it must, and recovers", "[root]") {
