@@ -18,6 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 from lab.gateway import Gateway  # noqa: E402
+from lab.measuring import begin, progress, run  # noqa: E402
 from lab.netns import Lab, LabError, sweep, wait_for  # noqa: E402
 
 OUTSIDE, INSIDE, FAR = "10.9.0.1", "10.9.0.2", "198.51.100.1"
@@ -33,6 +34,7 @@ SUBJECTS = {
 
 
 def cpu_seconds(pid):
+    """Of its one thread, to the nanosecond: runs are too short for ticks."""
     with open(f"/proc/{pid}/schedstat") as f:
         return int(f.read().split()[0]) / 1e9
 
@@ -140,12 +142,9 @@ def main():
     p.add_argument("--rounds", type=int, default=5, help="in which all take turns (5)")
     p.add_argument("--json", metavar="FILE", help="write all rounds to this file, for pxbench report")
     p.add_argument("--plots", metavar="DIR", help="folder for the plots")
-    o = p.parse_args()
-    if os.geteuid() != 0:
-        p.exit(2, "caravans.py: network namespaces need root; run it as root\n")
+    o = begin(p)
     if os.cpu_count() < 2:
         p.exit(2, "caravans.py: the inside host has CPU 1 for itself; run it where there are two\n")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sweep("pxcar")
     subjects = {name: SUBJECTS[name] for name in o.only or SUBJECTS}
     results = {(name, m): {"name": name, "mbps": m, "rounds": []} for m in o.mbps for name in subjects}
@@ -154,13 +153,11 @@ def main():
             bed = Bed(o, takes)
             try:
                 for m in o.mbps:
-                    if sys.stderr.isatty():
-                        print(f"\rround {i + 1} of {o.rounds}: {name}, {m} Mb/s \033[K", end="", file=sys.stderr)
+                    progress(f"round {i + 1} of {o.rounds}: {name}, {m} Mb/s")
                     results[name, m]["rounds"].append(bed.measure(receive, m))
             finally:
                 bed.lab.close()
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
+    progress()
     with tempfile.TemporaryDirectory() as folder:
         path = o.json or os.path.join(folder, "caravans.json")
         with open(path, "w") as f:
@@ -170,8 +167,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as e:
-        print(f"caravans.py: {e}", file=sys.stderr)
-        sys.exit(1)
+    run(main)

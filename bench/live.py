@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 
 from lab.gateway import Gateway  # noqa: E402
+from lab.measuring import begin, progress, run  # noqa: E402
 from lab.netns import Lab, LabError, cpu_seconds, wait_for  # noqa: E402
 
 SERVER, PORT = "10.9.0.1", 5201
@@ -148,13 +148,10 @@ def main():
     p.add_argument("--seconds", type=int, default=5, help="of each transfer (5)")
     p.add_argument("--rounds", type=int, default=3, help="in which all take turns (3)")
     p.add_argument("--json", metavar="FILE", help="write all rounds to this file, too")
-    o = p.parse_args()
-    if os.geteuid() != 0:
-        p.exit(2, "live.py: network namespaces need root; run it as root\n")
+    o = begin(p)
     kinds = [k for k in (Pxgw, Testpmd, Forwarding, Proxy) if shutil.which(getattr(k, "needs", "iperf3"))]
     for k in {Pxgw, Testpmd, Forwarding, Proxy} - set(kinds):
         print(f"live.py: {k.name}: {getattr(k, 'needs', 'iperf3')} isn't installed, left out", file=sys.stderr)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results = {(k.name, d): {"name": k.name, "direction": d, "rounds": []} for k in kinds for d in ("in", "out")}
     for i in range(o.rounds):
         for k in kinds:
@@ -162,13 +159,11 @@ def main():
             try:
                 time.sleep(2)
                 for d in ("in", "out"):
-                    if sys.stderr.isatty():
-                        print(f"\rround {i + 1} of {o.rounds}: {k.name}, {d} \033[K", end="", file=sys.stderr)
+                    progress(f"round {i + 1} of {o.rounds}: {k.name}, {d}")
                     results[k.name, d]["rounds"].append(between.measure(d, o.seconds))
             finally:
                 between.lab.close()
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
+    progress()
     show(results.values())
     if o.json:
         with open(o.json, "w") as f:
@@ -177,8 +172,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as e:
-        print(f"live.py: {e}", file=sys.stderr)
-        sys.exit(1)
+    run(main)

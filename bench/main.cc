@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/command_line.h"
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "bench/run.h"
@@ -163,16 +164,7 @@ int main(int argc, char** argv) {
   CLI::App* report_command = app.add_subcommand("report", "tables, on standard output, and plots of stored results");
   report_command->add_option("files", files, "what --json wrote")->required()->check(CLI::ExistingFile);
   report_command->add_option("--plots", out, "folder for the plots (SVG, made by gnuplot)")->check(CLI::ExistingDirectory)->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& e) {
-    return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    std::string text = e.what();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    fmt::print(stderr, "pxbench: {}; see pxbench --help\n", text);
-    return 2;
-  }
+  if (const auto ends = bench::parse(app, argc, argv)) return *ends;
   try {
     if (*report_command) return bench::report(files, out);
     pxio::EalOptions eal;

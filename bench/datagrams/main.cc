@@ -21,8 +21,10 @@
 #include <thread>
 #include <vector>
 
+#include "bench/command_line.h"
 #include "caravan/core/caravan.h"
 #include "pxio/dp/checksum.h"
+#include "pxio/dp/fd.h"
 
 namespace {
 
@@ -74,12 +76,12 @@ Endpoint endpoint(const std::string& host, uint16_t port) {
   throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
-int open_socket(int family) {
-  const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) fail("socket");
+pxio::Fd open_socket(int family) {
+  pxio::Fd fd(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0) fail("socket");
   const int bytes = 32 << 20;
-  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0 ||
-      setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+  if (setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0 ||
+      setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
     fail("socket buffers, which take CAP_NET_ADMIN");
   return fd;
 }
@@ -94,10 +96,10 @@ struct SendArguments {
 // Bursts of one flow after the other, evenly spaced. A sender that is late doesn't catch up.
 nlohmann::json send(const SendArguments& a) {
   const Endpoint to = endpoint(a.to, a.port);
-  std::vector<int> sockets;
+  std::vector<pxio::Fd> sockets;
   for (uint32_t i = 0; i < a.flows; ++i) {
     sockets.push_back(open_socket(to.address.ss_family));
-    if (connect(sockets.back(), reinterpret_cast<const sockaddr*>(&to.address), to.length) != 0)
+    if (connect(sockets.back().get(), reinterpret_cast<const sockaddr*>(&to.address), to.length) != 0)
       fail("connect");
   }
   std::vector<uint8_t> bytes(size_t{kBatch} * a.size);
@@ -121,14 +123,13 @@ nlohmann::json send(const SendArguments& a) {
       const Stamp s{stamp, flow, numbers[flow]++};
       std::memcpy(&bytes[size_t{i} * a.size], &s, sizeof s);
     }
-    const int n = sendmmsg(sockets[flow], messages.data(), a.burst, 0);
+    const int n = sendmmsg(sockets[flow].get(), messages.data(), a.burst, 0);
     sent += static_cast<uint64_t>(std::max(n, 0));
     refused += a.burst - static_cast<uint64_t>(std::max(n, 0));
     due = std::max(due + gap, Clock::now() - gap);
     std::this_thread::sleep_until(due);
   }
   const double took = std::chrono::duration<double>(Clock::now() - begin).count();
-  for (const int fd : sockets) close(fd);
   return {{"datagrams", sent}, {"refused", refused}, {"seconds", took}, {"cpu_s", cpu_seconds()}};
 }
 
@@ -192,14 +193,11 @@ class Receiver {
         fd_(open_socket(at.address.ss_family)),
         rooms_(kBatch * kRoom),
         controls_(kBatch * kControl) {
-    if (bind(fd_, reinterpret_cast<const sockaddr*>(&at.address), at.length) != 0) fail("bind");
+    if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&at.address), at.length) != 0) fail("bind");
     const int on = 1;
-    if (gro && setsockopt(fd_, SOL_UDP, UDP_GRO, &on, sizeof on) != 0) fail("UDP_GRO");
+    if (gro && setsockopt(fd_.get(), SOL_UDP, UDP_GRO, &on, sizeof on) != 0) fail("UDP_GRO");
   }
-  ~Receiver() { close(fd_); }
-  Receiver(const Receiver&) = delete;
-  Receiver& operator=(const Receiver&) = delete;
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
   void receive(Tally& tally) {
     for (unsigned i = 0; i < kBatch; ++i) {
@@ -212,7 +210,7 @@ class Receiver {
       messages_[i].msg_hdr.msg_control = &controls_[i * kControl];
       messages_[i].msg_hdr.msg_controllen = kControl;
     }
-    const int n = recvmmsg(fd_, messages_.data(), kBatch, MSG_DONTWAIT, nullptr);
+    const int n = recvmmsg(fd_.get(), messages_.data(), kBatch, MSG_DONTWAIT, nullptr);
     ++tally.calls;
     tally.now(now_ns());
     for (int i = 0; i < n; ++i) take(messages_[static_cast<size_t>(i)], tally);
@@ -264,7 +262,7 @@ class Receiver {
   const uint16_t caravan_port_;
   const sockaddr_storage at_;
   const caravan::Family family_;
-  const int fd_;
+  const pxio::Fd fd_;
   std::vector<uint8_t> rooms_, controls_;
   std::array<mmsghdr, kBatch> messages_;
   std::array<iovec, kBatch> parts_;
@@ -333,16 +331,7 @@ int main(int argc, char** argv) {
   receive_command->add_option("--port", r.port, "UDP port")->capture_default_str();
   receive_command->add_flag("--gro", r.gro, "take batches (UDP_GRO)");
   receive_command->add_option("--caravans", r.caravan_port, "take caravans, too, at this port");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& e) {
-    return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    std::string text = e.what();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    fmt::print(stderr, "pxdgram: {}; see pxdgram --help\n", text);
-    return 2;
-  }
+  if (const auto ends = bench::parse(app, argc, argv)) return *ends;
   try {
     fmt::print("{}\n", (*send_command ? send(s) : receive(r)).dump());
     return 0;

@@ -321,7 +321,7 @@ void Appliance::mend() {
   for (NamedPort& p : ports_) {
     const pxio::Health h = p.port->health();
     const bool away = h == pxio::Health::kAway;
-    if (away && !std::exchange(p.away, away))
+    if (away && !p.away)
       log(Level::kWarning, "port {}: its interface is gone; traffic goes on when it is back, and up", p.name);
     p.away = away;
     if (h == pxio::Health::kGone)

@@ -13,18 +13,18 @@ using namespace pxio;
 
 namespace {
 
-constexpr uint8_t kEcn = 3, kCe = 3;
+constexpr uint8_t kCe = 3;
 // The byte behind the version has ECN's bits: its lowest, or on IPv6 those above the flow label's.
 constexpr unsigned ecn_shift(bool v6) { return v6 ? 4 : 0; }
 
 uint8_t ecn_of(const rte_mbuf& m, uint32_t l2_len, bool v6) {
-  return data(m)[l2_len + 1] >> ecn_shift(v6) & kEcn;
+  return data(m)[l2_len + 1] >> ecn_shift(v6) & caravan::kEcnMask;
 }
 
 // TOS, or class and flow label, without ECN.
 uint32_t marks(const rte_mbuf& m, uint32_t l2_len, bool v6) {
   const uint8_t* ip = data(m) + l2_len;
-  return (v6 ? load<uint32_t>(ip) : uint32_t{ip[1]} << 8) & ~(uint32_t{kEcn} << 8 << ecn_shift(v6));
+  return (v6 ? load<uint32_t>(ip) : uint32_t{ip[1]} << 8) & ~(uint32_t{caravan::kEcnMask} << 8 << ecn_shift(v6));
 }
 
 // A bit for each codepoint that fragments bear. CE stands for the whole where all others could bear it (RFC 3168,

@@ -47,6 +47,19 @@ void touch(rte_mbuf** pkts, uint16_t n) noexcept {
   }
 }
 
+// Payload of the segments that leave: what path and receiver both take; 0: nothing fits.
+uint32_t piece_of(uint32_t limit_ip, uint32_t limit_mss, uint32_t headers, uint32_t options) {
+  const uint32_t by_mtu = limit_ip > headers ? limit_ip - headers : 0;
+  const uint32_t by_mss = limit_mss > options ? limit_mss - options : 0;
+  return std::min(by_mtu, by_mss);
+}
+
+// Where a flow isn't known, it may count marks (RFC 9768).
+CwrRule cwr_rule(const Flow* f) {
+  const bool classic = f != nullptr && (f->ecn == EcnMode::kClassic || f->ecn == EcnMode::kNone);
+  return classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment;
+}
+
 uint32_t pieces(uint32_t payload, uint32_t piece) { return (payload + piece - 1) / piece; }
 
 }  // namespace
@@ -132,6 +145,16 @@ inline bool Translator::express_merged(uint16_t i, rte_mbuf& m, Taken& taken) no
   return stamps ? as.template operator()<true, true>() : as.template operator()<true, false>();
 }
 
+// Proved, and what can_cut() says yes to.
+inline void Translator::leave_to_port(PktPtr pkt, const PacketView& v, Direction d, uint32_t piece,
+                                      uint32_t n) noexcept {
+  leave_as_segments(*pkt, v, static_cast<uint16_t>(piece));
+  ++count_.engine.split_in_pkts;
+  ++count_.engine.split_by_port;
+  count_.engine.split_out_segs += n;
+  way(d).push_segments(std::move(pkt), n);
+}
+
 // The way of a packet from inside that leaves as it came, or that the port cuts: what classify(), dispatch() and
 // outbound() do for it, and nothing else. False: it has to go that way.
 inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment& s, Taken& taken) noexcept {
@@ -142,10 +165,9 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
   const uint32_t seq = load<be32>(tcp + 4).host();
   // What comes again may have been too large.
   if (s.payload_len != 0 && seq == f.out_una && seq_before(seq, f.out_next)) return false;
-  const uint32_t headers = uint32_t{s.l3_len} + s.l4_len, options = s.l4_len - kTcpHeaderLen;
-  const uint32_t path = path_limit(f), mss = f.peer_mss;
-  if (path <= headers || mss <= options) return false;
-  const uint32_t piece = std::min(path - headers, mss - options);
+  const uint32_t path = path_limit(f);
+  const uint32_t piece = piece_of(path, f.peer_mss, uint32_t{s.l3_len} + s.l4_len, s.l4_len - kTcpHeaderLen);
+  if (piece == 0) return false;
   const uint32_t frame = m.pkt_len, n = s.payload_len > piece ? pieces(s.payload_len, piece) : 1;
   if (n > 1) {
     if (n > std::min(policy_->max_split_segs, kMaxSplit)) return false;
@@ -158,27 +180,18 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
     v.l4_len = s.l4_len;
     v.ip_len = s.ip_len;
     v.flags = load<TcpHeader>(tcp).flags();
-    const bool classic = f.ecn == EcnMode::kClassic || f.ecn == EcnMode::kNone;
-    const CwrRule cwr = classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment;
-    if (!can_cut(outside_.segmenting(), m, v, piece, cwr)) return false;
-    leave_as_segments(m, v, static_cast<uint16_t>(piece));
-    ++count_.engine.split_in_pkts;
-    ++count_.engine.split_by_port;
-    count_.engine.split_out_segs += n;
+    if (!can_cut(outside_.segmenting(), m, v, piece, cwr_rule(&f))) return false;
+    leave_to_port(PktPtr(&m), v, Direction::kOutbound, piece, n);
   } else {
     if (s.ip_len > std::max<uint32_t>(policy_->assumed_path(), path)) return false;
     ++(s.payload_len != 0 ? count_.pass_tcp_fits : count_.pass_tcp_pure_ack);
+    outside_.push(PktPtr(&m));
   }
   note_packet(taken, Direction::kOutbound, s.ip_len, frame);
   f.last_seen = to_ticks(now_);
   if (s.payload_len != 0) f.fins &= static_cast<uint8_t>(~Flow::kReset);
   const uint32_t end = seq + s.payload_len;
   if (seq_before(f.out_next, end)) f.out_next = end;
-  if (n > 1) {
-    outside_.push_segments(PktPtr(&m), n);
-  } else {
-    outside_.push(PktPtr(&m));
-  }
   return true;
 }
 
@@ -495,9 +508,7 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
       limit_mss = h->end[index(Direction::kInbound)].mss;
   }
   if (v.payload_len == 0) return pass(std::move(pkt), it, &Counters::pass_tcp_pure_ack);
-  const uint32_t by_mtu = limit_ip > headers ? limit_ip - headers : 0;
-  const uint32_t by_mss = limit_mss > options ? limit_mss - options : 0;
-  const uint32_t piece = std::min(by_mtu, by_mss);
+  const uint32_t piece = piece_of(limit_ip, limit_mss, headers, options);
   if (v.payload_len <= piece) return pass(std::move(pkt), it, &Counters::pass_tcp_fits);
 
   const uint16_t most = whole_limit(it, *pkt);
@@ -510,8 +521,7 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
     if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_small_mss);
     return drop(std::move(pkt), &Counters::drop_split_segments);
   }
-  const bool classic = f != nullptr && (f->ecn == EcnMode::kClassic || f->ecn == EcnMode::kNone);
-  if (!split_and_push(pkt, it, piece, classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment) && pkt) {
+  if (!split_and_push(pkt, it, piece, cwr_rule(f)) && pkt) {
     // Damaged on the way: whole if that is possible, for the receiver to find out.
     if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_bad_checksum);
     drop(std::move(pkt), &Counters::drop_split_checksum);
@@ -528,11 +538,7 @@ bool Translator::split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, Cwr
     const bool good = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
     if (!good && !l4_checksum_holds(*pkt, v)) return false;
     pkt->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
-    leave_as_segments(*pkt, v, static_cast<uint16_t>(piece));
-    ++count_.engine.split_in_pkts;
-    ++count_.engine.split_by_port;
-    count_.engine.split_out_segs += n;
-    way(it.dir).push_segments(std::move(pkt), n);
+    leave_to_port(std::move(pkt), v, it.dir, piece, n);
     return true;
   }
   std::array<rte_mbuf*, kMaxSplit> out;

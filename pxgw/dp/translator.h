@@ -113,6 +113,7 @@ class Translator {
   pxio::TxBuffer& way(Direction d) noexcept { return d == Direction::kInbound ? inside_ : outside_; }
   void push(PktPtr pkt, Direction d) noexcept { way(d).push(std::move(pkt)); }
   void drop(PktPtr pkt, Count why) noexcept;
+  void leave_to_port(PktPtr pkt, const PacketView& v, Direction d, uint32_t piece, uint32_t n) noexcept;
   bool split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, pxio::CwrRule cwr) noexcept;
   void recut(Item& it, PktPtr pkt, uint32_t limit) noexcept;
   void note_segment(rte_mbuf& m, const Item& it) const noexcept;

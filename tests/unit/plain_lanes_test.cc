@@ -15,7 +15,7 @@ using pxio::PlainSegment;
 namespace {
 
 // An IPv4 header that its checksum has nothing against.
-void change_header(std::vector<uint8_t>& bytes, uint32_t what) {
+void change_header(Bytes& bytes, uint32_t what) {
   uint8_t* ip = &bytes[14];
   if (bytes[12] != 8 || bytes[13] != 0) return;
   const auto lengthen = [ip](int by) {
@@ -36,10 +36,7 @@ void change_header(std::vector<uint8_t>& bytes, uint32_t what) {
     default: lengthen(-8);
   }
   ip[10] = ip[11] = 0;
-  uint32_t sum = 0;
-  for (int i = 0; i < (ip[0] & 15) * 4; i += 2) sum += static_cast<uint32_t>(ip[i] << 8 | ip[i + 1]);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = ~((sum & 0xffff) + (sum >> 16)) & 0xffff;
+  const uint16_t sum = internet_checksum(word_sum(ip, (ip[0] & 15u) * 4));
   ip[10] = static_cast<uint8_t>(sum >> 8);
   ip[11] = static_cast<uint8_t>(sum);
 }
