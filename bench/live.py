@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """TCP between two hosts in network namespaces, through what stands between them, one after the other:
 pxgw on kernel ports, dpdk-testpmd on net_af_packet (forwards frames as they are), Linux forwarding, and
-nginx as a stream proxy. Offloads are off at all interfaces, 1500 B outside and 9000 B inside. Prints a
-table. Needs root, iperf3, and for the others dpdk-dev, nginx-light and libnginx-mod-stream."""
+nginx as a stream proxy. 1500 B outside and 9000 B inside. Offloads are off at all interfaces, so that single
+frames cross as on a wire; "GRO" merges at both interfaces between the hosts what has crossed. Prints a table.
+Needs root, iperf3, and for the others dpdk-dev, nginx-light and libnginx-mod-stream."""
 import argparse
 import json
 import os
@@ -40,6 +41,7 @@ def machine_cpu():
 class Between:
     """Two hosts on one link layer, or with a router between them."""
     routed = False
+    gro = False
     address = SERVER
 
     def __init__(self, pxgw):
@@ -55,6 +57,9 @@ class Between:
                 self.middle.ip("addr add 10.9.0.254/24 dev outside", "addr add 10.9.1.254/24 dev inside")
                 self.outside.ip("route add default via 10.9.0.254")
                 self.inside.ip("route add default via 10.9.1.254")
+            for interface in ("outside", "inside"):
+                if self.gro:
+                    self.middle.run("ethtool", "-K", interface, "gro", "on")
             self.process = self.start(pxgw)
             self.server = self.outside.popen("iperf3", "-s", "-p", PORT, stdout=subprocess.DEVNULL)
             wait_for(lambda: f":{PORT}" in self.outside.run("ss", "-ltn"), 5, "starting iperf3")
@@ -83,12 +88,19 @@ class Between:
 
 
 class Pxgw(Between):
+    """Turns GRO on by itself."""
     name = "pxgw, kernel ports"
+    offloads = "{}"
 
     def start(self, pxgw):
-        gateway = Gateway(self.middle, pxgw)
+        gateway = Gateway(self.middle, pxgw, offloads=self.offloads)
         gateway.start()
         return gateway.process
+
+
+class PxgwSingly(Pxgw):
+    name = "pxgw, kernel ports, `lro: off`"
+    offloads = "{lro: off}"
 
 
 class Testpmd(Between):
@@ -113,6 +125,11 @@ class Forwarding(Between):
         self.middle.sysctl(net__ipv4__ip_forward=1)
 
 
+class ForwardingGro(Forwarding):
+    name = "Linux forwarding, GRO"
+    gro = True
+
+
 class Proxy(Between):
     name = "nginx stream proxy"
     needs = "nginx"
@@ -128,6 +145,14 @@ class Proxy(Between):
                     f"stream {{ server {{ listen {PORT}; proxy_buffer_size 64k; proxy_pass {SERVER}:{PORT}; }} }}\n")
         return self.middle.popen("nginx", "-c", config, "-e", f"{self.lab.dir}/nginx.log",
                                  stderr=subprocess.DEVNULL)
+
+
+class ProxyGro(Proxy):
+    name = "nginx stream proxy, GRO"
+    gro = True
+
+
+ALL = (Pxgw, PxgwSingly, Testpmd, Forwarding, ForwardingGro, Proxy, ProxyGro)
 
 
 def show(results):
@@ -149,8 +174,8 @@ def main():
     p.add_argument("--rounds", type=int, default=3, help="in which all take turns (3)")
     p.add_argument("--json", metavar="FILE", help="write all rounds to this file, too")
     o = begin(p)
-    kinds = [k for k in (Pxgw, Testpmd, Forwarding, Proxy) if shutil.which(getattr(k, "needs", "iperf3"))]
-    for k in {Pxgw, Testpmd, Forwarding, Proxy} - set(kinds):
+    kinds = [k for k in ALL if shutil.which(getattr(k, "needs", "iperf3"))]
+    for k in set(ALL) - set(kinds):
         print(f"live.py: {k.name}: {getattr(k, 'needs', 'iperf3')} isn't installed, left out", file=sys.stderr)
     results = {(k.name, d): {"name": k.name, "direction": d, "rounds": []} for k in kinds for d in ("in", "out")}
     for i in range(o.rounds):

@@ -90,7 +90,7 @@ BufferPlan plan_buffers(const Config& c) {
     // A held packet consists of as many small buffers as full segments fit into the inside MTU.
     held += kHeldPackets * (p.inside.mtu / 1300u + 1);
     // Where a NIC merges, into large buffers, those are held: it leaves two apart at most that would fit.
-    const bool merges = p.outside.kind != PortConfig::Kind::kKernel && p.outside.offloads.lro;
+    const bool merges = p.outside.offloads.lro;
     if (merges) held_large += 2 * kHeldPackets;
     if (c.policy.caravans.mode == Caravans::Mode::kOn) {
       constexpr uint32_t kFragments = CaravanStage::kFragmented * Reassembler::kHeldPerPlace;
@@ -165,6 +165,7 @@ Appliance::NamedPort Appliance::open_port(const PortConfig& p, const char* side,
                                     .queues = config_.workers,
                                     .mtu = p.mtu,
                                     .buffers = pools_->buffers(),
+                                    .lro = p.offloads.lro,
                                     .tso = p.offloads.tso})};
   auto port = pxio::open_ethdev({.device = p.device,
                                  .queues = config_.workers,

@@ -235,7 +235,7 @@ class Reader {
     else if (name == "safe_mtu")
       p_.safe_mtu = static_cast<uint16_t>((safe_ = v)->number(kMinMtu, kMaxMtu, "B"));
     else if (name == "max_split_segments")
-      p_.max_split_segs = static_cast<uint16_t>(v.number(8, pxio::kMaxSplit));
+      p_.max_split_segs = static_cast<uint16_t>(v.number(8, 256));
     else if (name == "early_merge")
       read_early_merge(v, p_);
     else if (name == "icmp")

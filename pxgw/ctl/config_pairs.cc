@@ -30,7 +30,7 @@ PortConfig::Kind device_kind(const Value& v, std::string& device) {
   return PortConfig::Kind::kKernel;
 }
 
-// Returns the first key that is off and isn't `tso`, the only one that a Linux interface has.
+// Returns the first key that is off and that a Linux interface doesn't have.
 std::optional<Value> read_offloads(const Value& v, pxio::OffloadWishes& wishes) {
   std::optional<Value> first;
   v.map("lro, tso, checksum, scatter, multi_segment, rss, flow_rules", [&](const std::string& name, const Value& x) {
@@ -39,7 +39,7 @@ std::optional<Value> read_offloads(const Value& v, pxio::OffloadWishes& wishes) 
       using Choice = std::pair<std::string_view, bool>;
       const bool use = x.one_of(std::array{Choice{"auto", true}, Choice{"off", false}});
       wishes.*wish = use;
-      if (!use && name != "tso" && !first) first = x;
+      if (!use && name != "lro" && name != "tso" && !first) first = x;
       return true;
     }
     return false;
@@ -69,7 +69,7 @@ PortConfig read_port(const Value& v, uint16_t default_mtu) {
   });
   if (p.device.empty()) v.fail("has no device; add `device: eth0`, for instance");
   if (nic_only && p.kind == PortConfig::Kind::kKernel)
-    nic_only->fail(fmt::format("{} is a Linux interface, of which `tso` alone can be off here; leave this out, "
+    nic_only->fail(fmt::format("{} is a Linux interface, of which only `lro` and `tso` can be off here; leave this out, "
                                "and see `ethtool -K {}`",
                                p.device, p.device));
   return p;

@@ -59,6 +59,10 @@ CwrRule cwr_rule(const Flow* f) {
   const bool classic = f != nullptr && (f->ecn == EcnMode::kClassic || f->ecn == EcnMode::kNone);
   return classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment;
 }
+// What merges sets CWR on a packet where its first segment had it.
+CwrRule cwr_rule_merged(const Flow* f) {
+  return f == nullptr || f->ecn != EcnMode::kAccurate ? CwrRule::kFirstOnly : CwrRule::kEverySegment;
+}
 
 uint32_t pieces(uint32_t payload, uint32_t piece) { return (payload + piece - 1) / piece; }
 
@@ -170,7 +174,7 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
   if (piece == 0) return false;
   const uint32_t frame = m.pkt_len, n = s.payload_len > piece ? pieces(s.payload_len, piece) : 1;
   if (n > 1) {
-    if (n > std::min(policy_->max_split_segs, kMaxSplit)) return false;
+    if (n > policy_->max_split_segs) return false;
     if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) != RTE_MBUF_F_RX_L4_CKSUM_GOOD) return false;
     PacketView v;
     v.kind = Kind::kTcp;
@@ -508,20 +512,24 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
       limit_mss = h->end[index(Direction::kInbound)].mss;
   }
   if (v.payload_len == 0) return pass(std::move(pkt), it, &Counters::pass_tcp_pure_ack);
-  const uint32_t piece = piece_of(limit_ip, limit_mss, headers, options);
+  // Nobody's segments leave larger than their sender made them: it may know of a smaller path.
+  const uint16_t segment = segment_payload(*pkt, v);
+  const bool merged = segment < v.payload_len;
+  const uint32_t room = piece_of(limit_ip, limit_mss, headers, options), piece = std::min<uint32_t>(room, segment);
   if (v.payload_len <= piece) return pass(std::move(pkt), it, &Counters::pass_tcp_fits);
 
   const uint16_t most = whole_limit(it, *pkt);
   const bool fits = v.ip_len <= most;
   if (!splittable(v)) {
-    if (!fits) return too_big(std::move(pkt), it, most);
+    if (!fits && !merged) return too_big(std::move(pkt), it, most);
     return pass(std::move(pkt), it, v.signed_ ? &Counters::pass_tcp_signed : &Counters::pass_tcp_flags);
   }
-  if (piece == 0 || pieces(v.payload_len, piece) > std::min(policy_->max_split_segs, kMaxSplit)) {
+  if (piece == 0 || pieces(v.payload_len, piece) > (merged ? kMaxSplit : policy_->max_split_segs)) {
     if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_small_mss);
     return drop(std::move(pkt), &Counters::drop_split_segments);
   }
-  if (!split_and_push(pkt, it, piece, cwr_rule(f)) && pkt) {
+  if (merged && segment <= room) ++count_.merge_recut;
+  if (!split_and_push(pkt, it, piece, merged ? cwr_rule_merged(f) : cwr_rule(f)) && pkt) {
     // Damaged on the way: whole if that is possible, for the receiver to find out.
     if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_bad_checksum);
     drop(std::move(pkt), &Counters::drop_split_checksum);
@@ -579,9 +587,7 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
   // Segments in pieces that could take no further one.
   const uint64_t full = seg < kBulkPayload || it.flow == nullptr || !it.flow->jumbo
                             ? 0 : uint64_t{v.payload_len / piece} * (piece / seg);
-  // What merges sets CWR on a packet where its first segment had it.
-  const bool classic = lro && (it.flow == nullptr || it.flow->ecn != EcnMode::kAccurate);
-  if (split_and_push(pkt, it, piece, classic ? CwrRule::kFirstOnly : CwrRule::kEverySegment)) {
+  if (split_and_push(pkt, it, piece, lro ? cwr_rule_merged(it.flow) : CwrRule::kEverySegment)) {
     count_.engine.merge_bulk_full += full;
     if (piece + headers >= 8000) count_.engine.merge_bulk_jumbo += full;
   } else if (pkt) {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "pxio/ctl/receive_merging.h"
 #include "pxio/dp/kernel_port.h"
 
 namespace pxio {
@@ -130,6 +131,9 @@ int join(const std::string& ifname, int fd, int group) {
 
 }  // namespace
 
+KernelPort::KernelPort(const KernelPortOptions& options) : options_(options) {}
+KernelPort::~KernelPort() = default;
+
 std::unique_ptr<KernelPort> KernelPort::open(const KernelPortOptions& o) {
   if (o.ifname.empty() || o.ifname.size() >= IFNAMSIZ || if_nametoindex(o.ifname.c_str()) == 0)
     fail(o.ifname, fmt::format("no such interface (there are: {})", interfaces()));
@@ -164,6 +168,8 @@ void KernelPort::attach() {
     if (i == 0) check_interface(sockets[i].get(), options_);
     prepare(name, sockets[i].get(), ifindex);
   }
+  merging_.reset();  // puts back, before it's looked at again
+  merging_ = std::make_unique<ReceiveMerging>(name, options_.lro);
   int group = -1;
   for (uint16_t i = 0; i < n_queues_ && n_queues_ > 1; ++i) group = join(name, sockets[i].get(), group);
   for (uint16_t i = 0; i < n_queues_; ++i) {
@@ -214,7 +220,7 @@ PortStats KernelPort::stats() {
 }
 
 std::vector<OffloadState> KernelPort::offloads() const {
-  return {{"lro", true, "the kernel's GRO, and LRO of the NIC behind it; packets of up to 64 KB"},
+  return {merging_->state(),
           {"tso", segmenting_.able,
            segmenting_.able ? "the kernel's GSO, or TSO of the NIC behind it; packets of up to 64 KB"
                             : "off by configuration"},

@@ -116,8 +116,6 @@ void describe_segments(rte_mbuf& m, VnetHeader& h, uint16_t mtu) noexcept {
 
 }  // namespace
 
-KernelPort::~KernelPort() = default;
-
 KernelPort::Queue::~Queue() {
   for (Slot& s : slots) {
     if (s.head != nullptr) rte_pktmbuf_free(s.head);

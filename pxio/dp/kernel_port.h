@@ -26,6 +26,7 @@ struct KernelPortOptions {
   uint16_t queues = 1;
   uint16_t mtu = 1500;
   Buffers buffers;
+  bool lro = true;  // whether the kernel merges what arrives (GRO): set at the interface, put back at the end
   bool tso = true;  // whether the kernel may be given packets to cut
 };
 
@@ -42,6 +43,8 @@ struct VnetHeader {
   uint16_t csum_offset = 0;
 };
 static_assert(sizeof(VnetHeader) == 10);
+
+class ReceiveMerging;
 
 class KernelPort final : public Port {
  public:
@@ -135,10 +138,11 @@ class KernelPort final : public Port {
     alignas(64) uint64_t rx_dropped = 0;
   };
 
-  explicit KernelPort(const KernelPortOptions& options) : options_(options) {}
+  explicit KernelPort(const KernelPortOptions& options);
   void attach();
 
   const KernelPortOptions options_;
+  std::unique_ptr<ReceiveMerging> merging_;
   int ifindex_ = 0;  // of the interface that the sockets are bound to
   std::array<std::unique_ptr<Queue>, kMaxQueues> queues_;
   uint16_t n_queues_ = 0;

@@ -9,8 +9,9 @@
 
 namespace pxio {
 
-// Segments that one packet may become: 64 KB at the smallest payload that is worth it.
-inline constexpr uint16_t kMaxSplit = 256;
+// Segments that one packet may become: 64 KB that a port merged of the smallest segments that there are (Linux
+// sends no MSS below 48, options included).
+inline constexpr uint16_t kMaxSplit = 2048;
 
 enum class SplitResult : uint8_t {
   kDone,

@@ -9,15 +9,15 @@ import time
 from lab.netns import LabError, cpu_seconds, run, wait_for
 
 
-def config_text(outside, inside, control, outside_mtu=1500, inside_mtu=9000, more_pairs=(), **keys):
-    """The configuration file for two devices, and for those of `more_pairs`; `keys` are further top-level keys,
-    as YAML text."""
-    lines = ["pairs:",
-             f"  - outside: {{device: \"{outside}\", mtu: {outside_mtu}}}",
-             f"    inside: {{device: \"{inside}\", mtu: {inside_mtu}}}",
-             *(f"  - {{outside: {{device: \"{a}\", mtu: {outside_mtu}}}, inside: {{device: \"{b}\", mtu: {inside_mtu}}}}}"
-               for a, b in more_pairs),
-             f"control: {control}"]
+def config_text(outside, inside, control, outside_mtu=1500, inside_mtu=9000, more_pairs=(), offloads="{}", **keys):
+    """The configuration file for two devices, and for those of `more_pairs`; `offloads`, of every port, and `keys`,
+    which are further top-level keys, are YAML text."""
+    def port(device, mtu):
+        return f"{{device: \"{device}\", mtu: {mtu}, offloads: {offloads}}}"
+    lines = ["pairs:"]
+    for a, b in ((outside, inside), *more_pairs):
+        lines += [f"  - outside: {port(a, outside_mtu)}", f"    inside: {port(b, inside_mtu)}"]
+    lines.append(f"control: {control}")
     for key, value in {"workers": 1, "idle": "sleep", "hold_us": 50, **keys}.items():
         lines.append(f"{key}: {value}")
     return "\n".join(lines) + "\n"

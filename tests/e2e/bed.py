@@ -19,7 +19,8 @@ TAG = "pxt"
 class Bed:
     """outside host -- [1400 B hop] -- [wire] -- gateway -- [wire] -- inside host
 
-    options: .pxgw, .wire, .pxnic (paths), .keep_dir, .ports (kernel or softnic), .nic (options of the NIC outside)
+    options: .pxgw, .wire, .pxnic (paths), .keep_dir, .ports (kernel or softnic), .nic (options of the NIC outside; of them kernel
+    ports have lro alone)
     hop: None, "icmp" or "silent" (routers that drop "fragmentation needed")
     wires: options of the faulty wire by side, such as {"outside": ["--loss", 1]}
     lro_applies: whether a NIC merges such TCP, where it can merge
@@ -94,6 +95,8 @@ class Bed:
             self.gateway = Gateway(self.gw, self.options.pxgw, self.nics["outside"].device,
                                    self.nics["inside"].device if "inside" in self.nics else "kernel:inside", **keys)
         else:
+            if self.options.nic.get("lro") == "off":
+                keys = {"offloads": "{lro: off}", **keys}
             self.gateway = Gateway(self.gw, self.options.pxgw, **keys)
 
     def _attach(self, space, interface, side, mtu, more=0):
@@ -185,6 +188,9 @@ class Bed:
         need(code == 0, f"pxgw ended with {code}: a buffer was lost, or it failed\n{self.gateway.log(8)}")
         if self.nics:
             self._finish_nics(stats, jumbos is not None)
+        else:
+            on = [p["offloads"]["lro"]["used"] for p in stats["ports"]]
+            need(set(on) == {self.options.nic.get("lro") != "off"}, f"GRO of the ports: {on}")
         for side, bad in zip(self.captures, bad_checksums(self.captures.values())):
             largest, limit = self.captures[side].largest(), self.frame_limit[side]
             need(largest <= limit, f"{side}: a frame of {largest} B, above {limit} B")

@@ -38,7 +38,7 @@ def arguments():
     parser.add_argument("--pxnic", default="build/bench/nic/pxnic")
     parser.add_argument("--ports", choices=("kernel", "softnic"), default="kernel",
                         help="the gateway's ports: kernel interfaces, or NICs in software")
-    parser.add_argument("--lro", choices=("on", "off"), help="with softnic: whether the NIC outside merges")
+    parser.add_argument("--lro", choices=("on", "off"), help="whether the port outside merges")
     parser.add_argument("--lro-contexts", type=int, help="with softnic: flows that it merges at once")
     parser.add_argument("--seconds", type=int, default=60, help="with soak: for how long; default 60")
     parser.add_argument("--seed", type=int, help="with soak: repeats what a run printed")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A part of the scenarios over NICs in software, and what only such a NIC shows. `run.py --ports softnic
---all` runs them all."""
+"""A part of the scenarios over NICs in software and over ports that merge nothing, and what only such a NIC
+shows. `run.py --ports softnic --all` runs them all over NICs, `run.py --lro off --all` over kernel ports without
+GRO."""
 import argparse
 import os
 import subprocess
@@ -10,10 +11,10 @@ from bed import MB, Bed, Failure, need
 from frames import PMTUDISC_DONT, udp_pair
 
 
-def over(scenario, **nic):
-    """The scenario with NICs in software as the gateway's ports."""
+def over(scenario, ports="softnic", **nic):
+    """The scenario with NICs in software as the gateway's ports, or with kernel ports of other options."""
     def with_nics(options):
-        changed = {**vars(options), "ports": "softnic", "nic": nic}
+        changed = {**vars(options), "ports": ports, "nic": nic}
         scenario(argparse.Namespace(**changed))
     return with_nics
 
@@ -83,4 +84,8 @@ def scenarios(over_any):
         "softnic_vlan": over(over_any["vlan_ipv4"], lro="on"),
         "softnic_kill_restart": over(over_any["kill_restart_down"], lro="on"),
         "softnic_untouched_frames": over(over_any["untouched_frames"], lro="on"),
+        # Each segment by itself, too, as from an interface that can't merge.
+        **{f"no_gro_{name}": over(over_any[name], ports="kernel", lro="off")
+           for name in ("ipv4_down_8", "ipv6_both_64", "all_faults_both_ipv6", "reorder_down", "ecn_down", "vlan_ipv4",
+                        "outside_mss_1300_ipv4", "kill_restart_down")},
     }

@@ -53,7 +53,8 @@ Run drive(Bed& bed, const std::vector<Sent>& sent) {
     if (s.new_burst || s.wait.count() != 0 || s.dir != dir || burst.size() == pxio::kBurst) flush();
     dir = s.dir;
     bed.advance(s.wait);
-    const Decoded d = decode(s.frame.bytes);
+    Decoded d = decode(s.frame.bytes);
+    if ((s.frame.ol_flags & RTE_MBUF_F_RX_LRO) != 0) d.segsz = s.frame.segsz;
     auto& line = run.in[pxio::index(dir)][{d.src, d.dst}];
     if (s.parts.empty())
       line.push_back({d, bed.now(), (s.frame.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_BAD) != 0});

@@ -137,6 +137,7 @@ std::string explain_split(const std::vector<Input>& in, const std::vector<Decode
     const Decoded& d = input.d;
     if (k < out.size() && out[k].time == input.time && identical(d, out[k])) {
       if (out[k].ip_len > rules.mtu) return at(k, "larger than the MTU", out[k]);
+      if (d.segsz != 0 && d.payload.size() > d.segsz) return at(k, "larger than its sender's segments", out[k]);
       const size_t most = rules.mss - (d.tcp ? d.options.size() : 0);
       const bool splittable = d.tcp && d.checksum_ok && (d.flags & (SYN | RST | URG)) == 0 &&
                               d.l3_len == (d.version == 4 ? 20u : 40u) && !has_option(d, 29);
@@ -184,6 +185,7 @@ std::string explain_split(const std::vector<Input>& in, const std::vector<Decode
       if (!d.checksum_ok) return at(k, "a damaged packet was split", o);
       if (o.ip_len > rules.mtu || o.payload.size() + o.options.size() > rules.mss)
         return at(k, "a piece is too large", o);
+      if (d.segsz != 0 && o.payload.size() > d.segsz) return at(k, "larger than its sender's segments", o);
       done += len;
       ++n;
       ++k;

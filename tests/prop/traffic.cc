@@ -232,6 +232,14 @@ std::vector<Sent> make_traffic(const std::vector<Peer>& peers, const std::vector
         break;
       }
       case 16: {
+        if (dice.one_in(2)) {  // come merged, of small segments, full ones or jumbos
+          const uint32_t each = dice.one_in(3) ? pick(40, 400) : dice.one_in(2) ? flow.full() : pick(400, flow.jumbo());
+          Tcp t = fresh(pick(each + 1, std::min(each * 45, 60'000u)));
+          t.flag_bits = static_cast<uint16_t>(t.flag_bits & ~CWR);
+          emit(t.cut({100, 2000, 9000, 18'000, 27'000, 36'000, 45'000, 54'000}).rx(RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_GOOD,
+                                                   static_cast<uint16_t>(each)));
+          break;
+        }
         Tcp t = fresh(pick(1, flow.full()));
         decorate(t, dice);
         emit(t);

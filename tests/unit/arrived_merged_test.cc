@@ -37,6 +37,29 @@ TEST_CASE("Sizes: a packet that came merged never leaves larger than its receive
   }
 }
 
+TEST_CASE("Sizes: what came merged from inside leaves no larger than its sender's segments", "[lro]") {
+  Flow flow({GENERATE(4, 6), GENERATE(0, 1), true});
+  const bool known = GENERATE(true, false);
+  const uint16_t own = GENERATE(uint16_t{36}, uint16_t{512}, uint16_t{1200}, uint16_t{1448}, uint16_t{4000}, uint16_t{8900});
+  Bed bed;
+  if (known) bed.open(flow);
+  const size_t len = std::min(60'000, own * 40 + 7);
+  Tcp t = flow.out(0, len).rx(RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_GOOD, own);
+  t.cut({100, 1514, 3000, 9000, 18'000, 27'000, 36'000, 45'000, 54'000});
+  bed.out({t.flags(ACK | PSH | CWR)});
+  const auto out = bed.outside();
+  INFO(text_of(out));
+  CHECK(same(payload_of(out), stream_of(flow.out(), len)));
+  for (const Decoded& d : out) {
+    CHECK(d.ip_len <= 1500);
+    CHECK(d.payload.size() <= own);
+    CHECK(d.checksum_ok);
+    CHECK(((d.flags & PSH) != 0) == (&d == &out.back()));
+    CHECK(((d.flags & CWR) != 0) == (&d == &out.front()));
+  }
+  if (own != 1448) CHECK(bed.count().merge_recut == (own < 1448));
+}
+
 TEST_CASE("Stream: what came partly merged is merged on", "[lro]") {
   Flow flow({GENERATE(4, 6), 0, true});
   Bed bed;

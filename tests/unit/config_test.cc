@@ -121,8 +121,8 @@ TEST_CASE("config: offloads are used unless they are off") {
         "f.yaml:6: pairs[0].inside.offloads.lro: 'on' is not a choice; give auto or off");
   CHECK_THAT(with("eth0", "lor: off"), Catch::Contains("f.yaml:6: pairs[0].inside.offloads.lor: unknown key; "
                                                        "known here: lro, tso, checksum, scatter"));
-  CHECK_THAT(error_of("pairs: [{outside: {device: a, offloads: {lro: off}}, inside: {device: b}}]\n"),
-             Catch::Contains("f.yaml:1: pairs[0].outside.offloads.lro: a is a Linux interface") &&
+  CHECK_THAT(error_of("pairs: [{outside: {device: a, offloads: {rss: off}}, inside: {device: b}}]\n"),
+             Catch::Contains("f.yaml:1: pairs[0].outside.offloads.rss: a is a Linux interface") &&
                  Catch::Contains("ethtool -K a"));
 }
 

@@ -302,6 +302,80 @@ TEST_CASE("KernelPort: what the kernel merged comes whole, with its segment size
   }
 }
 
+// As `ethtool -k` has it.
+bool gro_is_on() {
+  return std::system("ethtool -k px0 | grep -q '^generic-receive-offload: on'") == 0;
+}
+const pxio::OffloadState& merging(const std::vector<pxio::OffloadState>& all) {
+  for (const auto& o : all)
+    if (std::string(o.name) == "lro") return o;
+  FAIL("no lro");
+  return all[0];
+}
+
+TEST_CASE("KernelPort: GRO is set at the interface as configured, and put back", "[root]") {
+  NoLeak guard;
+  Net net(1500);
+  const bool before = GENERATE(false, true), wanted = GENERATE(false, true);
+  run(std::string("ethtool -K px0 gro ") + (before ? "on" : "off"));
+  {
+    auto port = KernelPort::open({.ifname = "px0", .mtu = 1500, .buffers = pools().buffers(), .lro = wanted});
+    CHECK(gro_is_on() == wanted);
+    auto offloads = port->offloads();
+    CHECK(merging(offloads).used == wanted);
+    CHECK_THAT(merging(offloads).how, Catch::Contains(wanted ? "GRO" : "off by configuration"));
+    // Somebody else changes it: said as it is, and what would change it.
+    run(std::string("ethtool -K px0 gro ") + (wanted ? "off" : "on"));
+    offloads = port->offloads();
+    CHECK(merging(offloads).used == !wanted);
+    CHECK_THAT(merging(offloads).how, Catch::Contains(std::string("ethtool -K px0 gro ") + (wanted ? "on" : "off")));
+    run(std::string("ethtool -K px0 gro ") + (wanted ? "on" : "off"));
+  }
+  CHECK(gro_is_on() == before);
+  run(std::string("ethtool -K px0 gro ") + (before ? "off" : "on"));
+  { auto port = KernelPort::open({.ifname = "px0", .mtu = 1500, .buffers = pools().buffers(), .lro = before}); }
+  CHECK(gro_is_on() == !before);
+}
+
+TEST_CASE("KernelPort: GRO of an interface made anew", "[root]") {
+  NoLeak guard;
+  std::optional<Net> net(std::in_place, 1500);
+  auto port = open_port(1500);
+  CHECK(gro_is_on());
+  net.reset();
+  net.emplace(1500);
+  CHECK(!gro_is_on());
+  port->restart();
+  CHECK(gro_is_on());
+  port.reset();
+  CHECK(!gro_is_on());
+}
+
+TEST_CASE("KernelPort: the kernel merges a run of segments into one that says their size", "[root]") {
+  NoLeak guard;
+  Net net(9000);
+  run("ethtool -K px1 tx off tso off gso off");
+  auto port = open_port(1500);
+  Peer peer("px1", true);
+  const Decoded d = decode(tcp4().data(40 * 1448).build().bytes);
+  // The peer's kernel cuts it to single frames before they cross.
+  peer.send(with_partial_sum(d.frame, 16), partial(d, 16, VnetHeader::kGsoTcp4, 1448));
+  size_t payload = 0, pkts = 0;
+  while (payload < 40 * 1448) {
+    const auto got = receive(*port, 1);
+    REQUIRE(!got.empty());
+    for (const PktPtr& p : got) {
+      const Decoded g = decode(to_bytes(*p));
+      CHECK(g.checksum_ok);
+      if (g.payload.size() > 1448) CHECK(p->tso_segsz == 1448);
+      payload += g.payload.size();
+      ++pkts;
+    }
+  }
+  CHECK(payload == 40 * 1448);
+  CHECK(pkts <= 4);
+}
+
 TEST_CASE("KernelPort: a packet marked as merged leaves as its segments", "[root]") {
   NoLeak guard;
   Net net(1500);
