@@ -141,8 +141,7 @@ size_t bundle_packet(std::span<const UdpPacket> packets, uint16_t port, MutableB
                           first.tos & kEcnMask, port, out.subspan(before));
   if (n == 0) return 0;
   const auto udp_len = static_cast<uint16_t>(kUdpBytes + n);
-  UdpHeader udp{be16(source_port(first.src_port, first.dst_port)), be16(port), be16(udp_len),
-                be16(0)};
+  UdpHeader udp{be16(source_port(first.family, addresses(first))), be16(port), be16(udp_len), be16(0)};
   std::memcpy(out.data(), first.ip, ip_len);
   if (first.family == Family::kIpv4) {
     auto& ip = *reinterpret_cast<Ipv4Header*>(out.data());

@@ -90,12 +90,13 @@ constexpr int decapsulated_ecn(uint8_t inner, uint8_t outer) {
   return kTable[inner & kEcnMask][outer & kEcnMask];
 }
 
-// Outer source port of a caravan whose first datagram has these ports: the same for a flow, so that
-// its caravans stay on one path, and of the dynamic range (RFC 6335, section 6; RFC 7605 asks for
-// no more than entropy).
-constexpr uint16_t source_port(uint16_t a, uint16_t b) {
-  const uint32_t h = (uint32_t{a} << 16 | b) * 0x9e3779b1u;
-  return static_cast<uint16_t>(0xc000 | h >> 18);
+// Outer source port of caravans between two addresses, given as they lie in an IP header: the same for
+// all of them, so that none overtakes another on another path or queue, whatever flows are in it; and of
+// the dynamic range (RFC 6335, section 6; RFC 7605 asks for no more than entropy).
+inline uint16_t source_port(Family f, const uint8_t* addresses) {
+  uint32_t sum = 0;
+  for (unsigned i = 0; i < (f == Family::kIpv4 ? 8u : 32u); i += 4) sum += pxio::load<be32>(addresses + i).host();
+  return static_cast<uint16_t>(0xc000 | sum * 0x9e3779b1u >> 18);
 }
 
 // The pseudo-header of a UDP datagram of `length` bytes (RFC 768; RFC 8200, section 8.1). Not

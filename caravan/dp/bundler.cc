@@ -56,7 +56,7 @@ uint16_t record_sum(const Pair& pair, uint32_t mark, uint16_t length) {
 struct Bundler::Facts {
   uint64_t macs_a = 0, tags = 0;
   uint32_t macs_b = 0, same = 0, mark = 0;
-  uint16_t src_port = 0, dst_port = 0, length = 0;
+  uint16_t length = 0;
   uint16_t segs = 0;
   uint8_t l2_len = 0;
   bool v6 = false;
@@ -80,10 +80,7 @@ struct Bundler::Facts {
       mark = pxio::load<be16>(ip + 4).host();
       same = uint32_t{ip[1]} << 16 | uint32_t{ip[8]} << 8 | uint32_t{l2_len} << 1 | uint32_t{ip[6]} << 24;
     }
-    const auto udp = pxio::load<pxio::UdpHeader>(ip + v.l3_len);
-    src_port = udp.src_port.host();
-    dst_port = udp.dst_port.host();
-    length = udp.len.host();
+    length = pxio::load<pxio::UdpHeader>(ip + v.l3_len).len.host();
   }
   uint32_t record() const { return static_cast<uint32_t>(mark_bytes(family(v6))) + length; }
   uint32_t lone_size() const { return static_cast<uint32_t>(ip_bytes(family(v6)) + kUdpBytes + sizeof(Header)) + record(); }
@@ -272,8 +269,6 @@ void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noe
   s.head = pkt;
   s.last = nullptr;
   s.mark = f.mark;
-  s.src_port = f.src_port;
-  s.dst_port = f.dst_port;
   s.first_len = f.length;
   s.size = static_cast<uint16_t>(f.lone_size());
   s.buffers = f.segs;
@@ -340,14 +335,14 @@ void Bundler::finish(Slot& s, uint16_t port) noexcept {
   }
   uint8_t* ip = p + s.l2_len;
   const be16 udp_len(static_cast<uint16_t>(s.size - ip_len));
-  pxio::UdpHeader udp{be16(source_port(s.src_port, s.dst_port)), be16(port), udp_len, be16(0)};
+  const auto* addresses = reinterpret_cast<const uint8_t*>(s.pair.words.data());
+  pxio::UdpHeader udp{be16(source_port(family(s.v6), addresses)), be16(port), udp_len, be16(0)};
   const size_t records = s.size - ip_len - kUdpBytes - sizeof(Header);
   const uint8_t ecn = (s.same >> 16) & kEcnMask;
   const Header header{be16(kWireMagic), kWireVersion << 4 | static_cast<uint8_t>(Type::kCaravan), ecn, s.count, 0,
                       be16(static_cast<uint16_t>(records))};
   if (s.v6) {
     reinterpret_cast<pxio::Ipv6Header*>(ip)->payload_len = udp_len;
-    const auto* addresses = reinterpret_cast<const uint8_t*>(s.pair.words.data());
     const uint64_t sum = pseudo_sum(Family::kIpv6, addresses, addresses + 16, udp_len.host()) + pxio::sum_words(&udp, sizeof udp) +
                          pxio::sum_words(&header, sizeof header) + s.sum;
     const auto checksum = static_cast<uint16_t>(~pxio::fold(sum));

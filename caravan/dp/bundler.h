@@ -76,7 +76,6 @@ class Bundler {
     uint32_t mark;        // of the first datagram
     uint32_t last_in_us;
     uint32_t last_caravan_us;     // 0: none yet
-    uint16_t src_port, dst_port;  // of the first datagram
     uint16_t size;        // of the caravan as an IP packet
     uint16_t cap;
     uint16_t first_len;   // UDP header and payload of the first

@@ -79,14 +79,15 @@ def body(datagrams, **header):
                        field["count"], field["zero"], field["length"]) + records
 
 
-def source_port(ports):
-    return 0xc000 | ((ports[0] << 16 | ports[1]) * 0x9e3779b1 & 0xffffffff) >> 18
+def source_port(ip):
+    words = struct.unpack(f"!{len(ip.src + ip.dst) // 4}I", ip.src + ip.dst)
+    return 0xc000 | (sum(words) * 0x9e3779b1 & 0xffffffff) >> 18
 
 
 def caravan(datagrams, payload=None, ip=None):
     ip = ip or datagrams[0].ip
     payload = body(datagrams) if payload is None else payload
-    return ip.packet(ip.udp(source_port(datagrams[0].ports), PORT, payload, checksum=ip.v6))
+    return ip.packet(ip.udp(source_port(ip), PORT, payload, checksum=ip.v6))
 
 
 def data(n, seed):

@@ -119,6 +119,27 @@ TEST_CASE("bundler: datagrams of one pair that come together leave as one carava
   }
 }
 
+TEST_CASE("bundler: caravans of a pair keep to one path, whichever flow begins them") {
+  for (const int version : {4, 6}) {
+    Case c(version);
+    std::vector<uint16_t> ports;
+    for (const uint16_t sport : {443, 3478, 5004}) {
+      Udp other = c.base;
+      other.sport = sport;
+      c.bed.give({other.build(), c.base.build(), c.base.build()});
+      c.bed.advance(1ms);
+      for (const Bytes& f : c.bed.out()) {
+        REQUIRE(is_caravan(f));
+        const Decoded d = decode(f);
+        ports.push_back(static_cast<uint16_t>(d.l4[0] << 8 | d.l4[1]));
+      }
+    }
+    REQUIRE(ports.size() == 3);
+    CHECK(ports == std::vector<uint16_t>(3, ports[0]));
+    CHECK(ports[0] >= 49152);
+  }
+}
+
 TEST_CASE("bundler: a lone datagram leaves as it came, with its burst, padding and all") {
   for (const int version : {4, 6}) {
     Case c(version);
