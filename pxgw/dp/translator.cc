@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "pxgw/dp/ip_fragment.h"
 #include "pxio/dp/checksum.h"
@@ -34,16 +35,15 @@ Merger::Limits merge_limits(const Policy& p) {
   return {p.hold_limit, p.max_merge_segs, p.merge_early_segs, p.merge_early_packets};
 }
 
-// Brings the lines of a burst near: both of each buffer's metadata, and two of its headers.
-void touch(rte_mbuf** pkts, uint16_t n) noexcept {
-  const uint8_t* p[kBurst];
+// Bring the lines of a burst near: both of each buffer's metadata; and two of its headers.
+void touch_buffers(rte_mbuf* const* pkts, uint16_t n) noexcept {
+  for (uint16_t i = 0; i < n; ++i) asm volatile("" : : "r"(pkts[i]->buf_addr), "r"(pkts[i]->next));
+}
+void touch_headers(rte_mbuf* const* pkts, uint16_t n) noexcept {
   for (uint16_t i = 0; i < n; ++i) {
-    p[i] = data(*pkts[i]);
-    asm volatile("" : : "r"(pkts[i]->next));
-  }
-  for (uint16_t i = 0; i < n; ++i) {
-    if (pkts[i]->data_len != 0) asm volatile("" : : "r"(p[i][0]));
-    if (pkts[i]->data_len > 64) asm volatile("" : : "r"(p[i][64]));
+    const uint8_t* p = data(*pkts[i]);
+    if (pkts[i]->data_len != 0) asm volatile("" : : "r"(p[0]));
+    if (pkts[i]->data_len > 64) asm volatile("" : : "r"(p[64]));
   }
 }
 
@@ -82,71 +82,77 @@ Translator::Translator(const Policy& policy, const Capacity& capacity, Buffers b
   icmp_tokens_ = policy.icmp_per_second;
 }
 
-inline bool Translator::carries_on(const Flow* f, const PlainFields& s) const noexcept {
-  return f != nullptr && !f->renewed && f->jumbo && f->seq_known && s.ip_len <= f->merge_cap &&
-         f->merge_cap <= policy_->inside_mtu && s.seq == f->next_seq;
+template <typename Fields>
+inline bool Translator::carries_on(const Flow* f, const Fields& s) const noexcept {
+  return f != nullptr && !f->renewed && f->jumbo && f->seq_known && s.ip_len() <= f->merge_cap &&
+         f->merge_cap <= policy_->inside_mtu && s.seq() == f->next_seq;
 }
 
 // The flow may be gone from the merger by now: what was held isn't looked at any more.
-inline void Translator::took(Flow& f, const PlainFields& s, uint32_t frame, Taken& taken) noexcept {
-  note_packet(taken, Direction::kInbound, s.ip_len, frame);
-  f.last_seen = to_ticks(now_);
+template <typename Fields>
+inline void Translator::took(Flow& f, const Fields& s) noexcept {
+  f.last_seen = now_ticks_;
   f.fins &= static_cast<uint8_t>(~Flow::kReset);
   f.old_run = 0;
-  note_ack(f, s.ack);
+  note_ack(f, s.ack());
 }
 
 // The way of a full segment that carries on: what classify(), dispatch() and inbound() do for it, and
-// nothing else. False: it has to go that way.
-template <bool kV6, bool kStamps>
+// nothing else; the caller counts it. False: it has to go that way.
+template <bool kV6, bool kStamps, typename Fields>
 [[gnu::always_inline]] inline bool Translator::express(Flow* f, rte_mbuf& m, const uint8_t* p, uint8_t l2_len,
-                                                       const PlainFields& s, Taken& taken) noexcept {
-  if (!carries_on(f, s) || s.payload_len != f->full_payload || s.payload_len < kLeastFull) return false;
-  const uint32_t frame = m.pkt_len;
-  if (!merger_.add_plain<kV6, kStamps>(*f, m, p, l2_len, s, now_, to_micros(now_))) return false;
-  ++taken.segs;
-  taken.bulk += s.payload_len >= kBulkPayload;
-  took(*f, s, frame, taken);
+                                                       const Fields& s) noexcept {
+  if (!carries_on(f, s) || s.payload_len() != f->full_payload || s.payload_len() < kLeastFull ||
+      !merger_.add_plain<kV6, kStamps>(*f, m, p, l2_len, s, now_, now_us_))
+    return false;
+  took(*f, s);
   return true;
 }
 
-[[gnu::always_inline]] inline PlainFields Translator::lane_fields(uint16_t i) const noexcept {
-  const PlainLanes& l = lanes_;
-  return {.same = l.same_l3[i] | uint64_t{l.same_l4[i]} << 32,
-          .seq = l.seq[i],
-          .ack = l.ack[i],
-          .tsval = l.tsval[i],
-          .tsecr = l.tsecr[i],
-          .sum = l.sum[i],
-          .window = static_cast<uint16_t>(l.window_flags[i]),
-          .ip_len = static_cast<uint16_t>(l.ip_len[i]),
-          .payload_len = static_cast<uint16_t>(l.ip_len[i] - kIpv4HeaderLen - 32),
-          .push = (l.window_flags[i] >> 16 & kPsh) != 0};
+void Translator::note_lanes(const InLanes& lanes, Taken& taken) noexcept {
+  const auto note = [&](uint32_t ip_len, uint32_t n) {
+    taken.pkts += n;
+    taken.segs += n;
+    if (ip_len >= kIpv4HeaderLen + 32u + kBulkPayload) taken.bulk += n;
+    taken.bytes += uint64_t{n} * (sizeof(EthernetHeader) + ip_len);
+    count_.size_in[index(Direction::kInbound)][size_bin(ip_len)] += n;
+  };
+  if ((taken.lanes & ~lanes.alike) == 0) [[likely]] {
+    if (taken.lanes != 0) note(lanes_.ip_len[0], static_cast<uint32_t>(std::popcount(taken.lanes)));
+    return;
+  }
+  for (uint32_t left = taken.lanes; left != 0; left &= left - 1) note(lanes_.ip_len[std::countr_zero(left)], 1);
 }
 
 // What the port has merged as far as it may grow, and carries on.
 inline bool Translator::express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept {
   Flow* f = plain_flows_[i];
-  const PlainFields s = lane_fields(i);
+  const LaneFields s(lanes_, i);
   const uint16_t segment = m.tso_segsz;
-  if (!carries_on(f, s) || segment != f->full_payload || segment < kLeastFull || s.payload_len < segment ||
-      !merger_.add_whole(*f, s, segment, to_micros(now_)))
+  if (!carries_on(f, s) || segment != f->full_payload || segment < kLeastFull || s.payload_len() < segment ||
+      !merger_.add_whole(*f, s, segment, now_us_))
     return false;
-  took(*f, s, m.pkt_len, taken);
-  f->last_heard = static_cast<uint8_t>(to_ticks(now_) / 16);
+  note_packet(taken, Direction::kInbound, s.ip_len(), m.pkt_len);
+  took(*f, s);
+  f->last_heard = static_cast<uint8_t>(now_ticks_ / 16);
   push(PktPtr(&m), Direction::kInbound);
   return true;
 }
 
 [[gnu::noinline]] bool Translator::express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept {
   const PlainSegment& s = plain_[i];
+  const uint32_t frame = m.pkt_len;
   const auto as = [&]<bool kV6, bool kStamps>() {
-    return express<kV6, kStamps>(plain_flows_[i], m, s.p, s.l2_len, fields_of<kV6, kStamps>(s), taken);
+    return express<kV6, kStamps>(plain_flows_[i], m, s.p, s.l2_len, fields_of<kV6, kStamps>(s));
   };
-  const bool stamps = s.l4_len != kTcpHeaderLen;
-  if (s.l3_len == kIpv4HeaderLen)
-    return stamps ? as.template operator()<false, true>() : as.template operator()<false, false>();
-  return stamps ? as.template operator()<true, true>() : as.template operator()<true, false>();
+  const bool stamps = s.l4_len != kTcpHeaderLen, v4 = s.l3_len == kIpv4HeaderLen;
+  if (!(v4 ? stamps ? as.template operator()<false, true>() : as.template operator()<false, false>()
+           : stamps ? as.template operator()<true, true>() : as.template operator()<true, false>()))
+    return false;
+  note_packet(taken, Direction::kInbound, s.ip_len, frame);
+  ++taken.segs;
+  taken.bulk += s.payload_len >= kBulkPayload;
+  return true;
 }
 
 // Proved, and what can_cut() says yes to.
@@ -192,106 +198,138 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
     outside_.push(PktPtr(&m));
   }
   note_packet(taken, Direction::kOutbound, s.ip_len, frame);
-  f.last_seen = to_ticks(now_);
+  f.last_seen = now_ticks_;
   if (s.payload_len != 0) f.fins &= static_cast<uint8_t>(~Flow::kReset);
   const uint32_t end = seq + s.payload_len;
   if (seq_before(f.out_next, end)) f.out_next = end;
   return true;
 }
 
+// Of a packet that is in no lane. True: it is plain.
+[[gnu::noinline]] bool Translator::recognise_alone(uint16_t i, rte_mbuf& m, Direction d, bool by_port) noexcept {
+  if (by_port && (d == Direction::kInbound ? recognise_inbound(m, plain_[i]) : recognise_outbound(m, plain_[i]))) {
+    hashes_[i] = flows_.hash(plain_[i].key);
+    flows_.prefetch(hashes_[i]);
+    return true;
+  }
+  examine(items_[i], m, d);
+  return false;
+}
+
+// The flow of a plain one; others have theirs in their Item.
+[[gnu::noinline]] Flow* Translator::find_alone(uint16_t i, bool plain) noexcept {
+  if (plain) return flows_.find(plain_[i].key, hashes_[i]);
+  look_up(items_[i]);
+  return nullptr;
+}
+
 void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
                          std::span<rte_mbuf* const> next) noexcept {
   now_ = now;
+  now_us_ = to_micros(now);
+  now_ticks_ = to_ticks(now);
   const bool inbound = d == Direction::kInbound;
   const bool by_port = policy_->sides == Sides::kByPort && policy_->link == Link::kEthernet;
-  const bool merges = inbound && by_port;
   // Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
   // loads, since of more than some 20 prefetches at a time processors drop the rest.
-  touch(pkts, n);
-  const InLanes lanes = merges && recognise_lanes_ != nullptr ? recognise_lanes_(pkts, n, lanes_) : InLanes{};
+  touch_buffers(pkts, n);
+  InLanes lanes;
+  if (inbound && by_port && recognise_lanes_ != nullptr) {
+    lanes = recognise_lanes_(pkts, n, lanes_);
+  } else {
+    touch_headers(pkts, n);
+  }
   const auto is = [](uint32_t bits, unsigned i) { return (bits >> i & 1) != 0; };
-  const auto in_lane = [&](uint16_t i) { return is(lanes.plain | lanes.merged, i); };
   const auto lane_key = [this](uint16_t i) {
-    const uint32_t ports = lanes_.ports[i];
     FlowKey key;
-    key.addr[0] = lanes_.dst[i] | uint64_t{lanes_.src[i]} << 32;
-    key.ports = ports >> 16 | ports << 16;
+    key.addr[0] = lanes_.addr[i];
+    key.ports = lanes_.ports[i];
     key.version = 4;
     return key;
   };
-  uint32_t plain = lanes.plain | lanes.merged;
+  const uint32_t in_lane = lanes.plain | lanes.merged;
+  uint32_t plain = in_lane;
   for (uint16_t i = 0; i < n; ++i) {
     if (i < next.size()) {
       rte_prefetch0(next[i]);
       rte_prefetch0(&next[i]->next);
     }
-    if (in_lane(i)) [[likely]] {
+    if (is(in_lane, i)) [[likely]] {
       hashes_[i] = flows_.hash(lane_key(i));
-    } else if (by_port &&
-               (inbound ? recognise_inbound(*pkts[i], plain_[i]) : recognise_outbound(*pkts[i], plain_[i]))) {
+      flows_.prefetch(hashes_[i]);
+    } else if (recognise_alone(i, *pkts[i], d, by_port)) {
       plain |= 1u << i;
-      hashes_[i] = flows_.hash(plain_[i].key);
-    } else {
-      examine(items_[i], *pkts[i], d);
-      continue;
-    }
-    flows_.prefetch(hashes_[i]);
-  }
-  for (uint16_t i = 0; i < n; ++i) {
-    if (is(plain, i)) [[likely]] {
-      Flow* f = in_lane(i) ? flows_.find(lane_key(i), hashes_[i]) : flows_.find(plain_[i].key, hashes_[i]);
-      plain_flows_[i] = f;
-      if (f == nullptr) continue;
-      if (inbound) {
-        merger_.prefetch(*f);
-      } else {
-        rte_prefetch0(f);
-      }
-    } else {
-      look_up(items_[i]);
     }
   }
-  uint32_t opening = 0, closing = 0;  // packets under construction: how many begin, and a bit for each that ends
   for (uint16_t i = 0; i < n; ++i) {
-    const Flow* f = inbound && is(plain & ~lanes.merged, i) ? plain_flows_[i] : nullptr;
+    Flow* f = is(in_lane, i) ? flows_.find(lane_key(i), hashes_[i]) : find_alone(i, is(plain, i));
+    plain_flows_[i] = f;
     if (f == nullptr) continue;
-    // The buffer that this one will be chained to: that of the packet before it, or one that is held.
-    if (i != 0 && is(plain, i - 1u) && f == plain_flows_[i - 1]) {
-      rte_prefetch0(&pkts[i - 1]->next);
-    } else if (f->hold == 0) {
-      ++opening;
-    } else if (merger_.prefetch_last(*f)) {
-      closing |= 1u << i;
+    if (inbound) {
+      merger_.prefetch(*f);
+    } else {
+      rte_prefetch0(f);
     }
   }
-  merger_.prefetch_free(opening);
-  for (; closing != 0; closing &= closing - 1) merger_.prefetch_head(*plain_flows_[std::countr_zero(closing)]);
+  if (inbound) {
+    uint32_t opening = 0, closing = 0;  // packets under construction: how many begin, and a bit for each that ends
+    const Flow* before = nullptr;
+    for (uint16_t i = 0; i < n; ++i) {
+      const Flow* f = is(lanes.merged, i) ? nullptr : plain_flows_[i];
+      const bool again = f == std::exchange(before, f);
+      if (f == nullptr) continue;
+      // The buffer that this one will be chained to: that of the packet before it, or one that is held.
+      if (again) {
+        rte_prefetch0(&pkts[i - 1]->next);
+      } else if (f->hold == 0) {
+        ++opening;
+      } else if (merger_.prefetch_last(*f)) {
+        closing |= 1u << i;
+      }
+    }
+    merger_.prefetch_free(opening);
+    for (; closing != 0; closing &= closing - 1) merger_.prefetch_head(*plain_flows_[std::countr_zero(closing)]);
+  }
   Taken taken;
+  const bool room = !inbound || merger_.has_room();
+  const uint32_t in_express = room ? lanes.plain : 0;
   for (uint16_t i = 0; i < n; ++i) {
     if (i < next.size()) {
       rte_prefetch0(data(*next[i]));
       rte_prefetch0(data(*next[i]) + 64);
     }
-    if (is(plain, i)) [[likely]] {
-      rte_mbuf& m = *pkts[i];
-      if (is(lanes.plain, i)) [[likely]] {
-        if (express<false, true>(plain_flows_[i], m, data(m), sizeof(EthernetHeader), lane_fields(i), taken)) continue;
-      } else if (!inbound                 ? express_out(plain_flows_[i], m, plain_[i], taken)
-                 : is(lanes.merged, i) ? express_merged(i, m, taken)
-                                       : express_other(i, m, taken)) {
+    if (is(in_express, i)) [[likely]] {
+      if (express<false, true>(plain_flows_[i], *pkts[i], lanes_.frame[i], sizeof(EthernetHeader),
+                               LaneFields(lanes_, i))) {
+        taken.lanes |= 1u << i;
         continue;
       }
-      examine(items_[i], *pkts[i], d);
-      look_up(items_[i]);
     }
-    dispatch(items_[i], PktPtr(pkts[i]));
+    one_by_one(i, pkts[i], d, plain, lanes, room, taken);
   }
+  if (inbound) note_lanes(lanes, taken);
   note_sizes(taken, d);
   (inbound ? count_.in_pkts : count_.out_pkts) += taken.pkts;
   (inbound ? count_.in_bytes : count_.out_bytes) += taken.bytes;
   merger_.note_plain(taken.segs, taken.bulk);
   merger_.end_burst(now);
   if (offered_n_ != 0) run_stages();
+}
+
+// By the other short ways, or the long one.
+[[gnu::noinline]] void Translator::one_by_one(uint16_t i, rte_mbuf* m, Direction d, uint32_t plain,
+                                              const InLanes& lanes, bool room, Taken& taken) noexcept {
+  const uint32_t bit = 1u << i;
+  if ((plain & bit) != 0) {
+    const bool done = (lanes.merged & bit) != 0         ? express_merged(i, *m, taken)
+                      : (lanes.plain & bit) != 0        ? false
+                      : d == Direction::kOutbound       ? express_out(plain_flows_[i], *m, plain_[i], taken)
+                                                        : room && express_other(i, *m, taken);
+    if (done) return;
+    examine(items_[i], *m, d);
+    look_up(items_[i]);
+  }
+  dispatch(items_[i], PktPtr(m));
 }
 
 void Translator::offer(PktPtr pkt, Item& it) noexcept {

@@ -75,8 +75,9 @@ class Translator {
   void examine(Item& it, rte_mbuf& m, Direction port_dir) noexcept;
   void classify(Item& it, const rte_mbuf& m, Direction port_dir) noexcept;
   void look_up(Item& it) noexcept;
-  struct Taken {  // of a burst, by express()
-    uint32_t pkts = 0, segs = 0, bulk = 0;  // segs, bulk: what add_plain() took
+  struct Taken {  // of a burst, by the short ways
+    uint32_t lanes = 0;                     // a bit for each by express() from a lane; they count at the end
+    uint32_t pkts = 0, segs = 0, bulk = 0;  // of others; segs, bulk: what add_plain() took
     uint64_t bytes = 0;
     uint32_t ip_len = 0, same_len = 0;  // of the last ones, and how many there were of this length
   };
@@ -93,14 +94,19 @@ class Translator {
     }
     ++taken.same_len;
   }
-  bool carries_on(const Flow* f, const pxio::PlainFields& s) const noexcept;
-  void took(Flow& f, const pxio::PlainFields& s, uint32_t frame, Taken& taken) noexcept;
-  template <bool kV6, bool kStamps>
-  bool express(Flow* f, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const pxio::PlainFields& s,
-               Taken& taken) noexcept;
-  pxio::PlainFields lane_fields(uint16_t i) const noexcept;
+  void note_lanes(const pxio::InLanes& lanes, Taken& taken) noexcept;
+  template <typename Fields>
+  bool carries_on(const Flow* f, const Fields& s) const noexcept;
+  template <typename Fields>
+  void took(Flow& f, const Fields& s) noexcept;
+  template <bool kV6, bool kStamps, typename Fields>
+  bool express(Flow* f, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const Fields& s) noexcept;
   bool express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
   bool express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
+  bool recognise_alone(uint16_t i, rte_mbuf& m, Direction d, bool by_port) noexcept;
+  Flow* find_alone(uint16_t i, bool plain) noexcept;
+  void one_by_one(uint16_t i, rte_mbuf* m, Direction d, uint32_t plain, const pxio::InLanes& lanes, bool room,
+                  Taken& taken) noexcept;
   bool express_out(Flow* flow, rte_mbuf& m, const pxio::PlainSegment& s, Taken& taken) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
   void note_end(Item& it) noexcept;
@@ -178,6 +184,8 @@ class Translator {
   uint8_t pair_ = 0;
   pxio::Merger merger_;
   pxio::Nanos now_{0};
+  uint32_t now_us_ = 0;         // to_micros(now_)
+  pxio::Ticks now_ticks_ = 0;  // to_ticks(now_)
   pxio::Nanos icmp_refill_{0};
   uint32_t icmp_tokens_ = 0;
   std::array<Item, pxio::kBurst> items_;

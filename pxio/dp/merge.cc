@@ -46,6 +46,7 @@ void Merger::set_limits(Limits limits) noexcept {
   limits_ = limits;
   // A shorter one than the unit counts as one, zero stays zero.
   hold_us_ = limits.hold > Nanos(0) ? std::max(1u, to_micros(limits.hold)) : 0;
+  keep_from_ = hold_us_ != 0 ? kBulkThreshold : UINT8_MAX;
   max_chain_ = static_cast<uint8_t>(std::min<unsigned>(limits.max_segs, UINT8_MAX));
 }
 
@@ -90,7 +91,7 @@ void Merger::add(Flow& flow, PktPtr pkt, const PacketView& v, Nanos now) noexcep
   Hold& h = holds_[flow.hold];
   ++count_.merge_held_segs;
   h.bulk_segs = static_cast<uint8_t>(h.bulk_segs + bulk_segs);
-  h.keep = full && flow.bulk >= kBulkThreshold && hold_us_ != 0;
+  h.keep = full && flow.bulk >= keep_from_;
   after(flow, h, static_cast<uint8_t>(v.flags & (kPsh | kFin)), now);
 }
 

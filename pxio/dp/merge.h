@@ -70,14 +70,18 @@ class Merger {
   // The same for the usual case, without a parsed view: a plain segment that carries on, of the flow's full
   // size, which is above the least that counts as full, within flow.merge_cap. False: it needs add();
   // nothing has changed. Defined in merge_plain.h.
-  // `p` is the frame, `now_us` is to_micros(now). The caller counts what went in, see note_plain().
-  template <bool kV6, bool kStamps>
-  bool add_plain(Flow& flow, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const PlainFields& s, Nanos now,
+  // `p` is the frame, `s` its PlainFields or LaneFields, `now_us` is to_micros(now). The caller has asked
+  // has_room() for the burst, and counts what went in, see note_plain().
+  template <bool kV6, bool kStamps, typename Fields>
+  bool add_plain(Flow& flow, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const Fields& s, Nanos now,
                  uint32_t now_us) noexcept;
+  // Whether a burst may be held.
+  bool has_room() const noexcept { return held_buffers_ + kBurst <= max_buffers_; }
   // The same for what the port has merged, where nothing is held and it leaves at once, being full or ended
   // by PSH: `segment` is the payload of the segments that it consists of, the flow's full size. The caller
   // has seen that it carries on and sends it. False: it needs add(); nothing has changed.
-  bool add_whole(Flow& flow, const PlainFields& s, uint32_t segment, uint32_t now_us) noexcept;
+  template <typename Fields>
+  bool add_whole(Flow& flow, const Fields& s, uint32_t segment, uint32_t now_us) noexcept;
   // Of a burst: segments that add_plain() took, and those of them that are bulk.
   void note_plain(uint32_t segs, uint32_t bulk) noexcept {
     count_.merge_in_segs += segs;
@@ -147,6 +151,7 @@ class Merger {
   Limits limits_;
   uint32_t hold_us_;      // limits_.hold in units of 1024 ns; 0: nothing stays beyond its burst
   uint8_t max_chain_;     // buffers in one packet at most
+  uint8_t keep_from_;     // Flow::bulk from which on a packet stays beyond its burst
   Sink sink_;
   Counters& count_;
   ZeroedArray<Hold> holds_;

@@ -113,60 +113,61 @@ inline PlainFields fields_of(const PlainSegment& s) noexcept {
   const uint8_t* ip = s.p + s.l2_len;
   const uint8_t* tcp = ip + kL3;
   const uint16_t flags = load<be16>(tcp + 12).host() & 0x0fff;
-  return {.same = same_of(ip, kV6, flags, kL4, kStamps ? kUsualStamp : 0),
-          .seq = load<be32>(tcp + 4).host(),
-          .ack = load<be32>(tcp + 8).host(),
-          .tsval = kStamps ? load<be32>(tcp + 24).host() : 0,
-          .tsecr = kStamps ? load<be32>(tcp + 28).host() : 0,
-          .sum = header_sum(ip, kV6, kL3, kL4, s.ip_len),
-          .window = load<be16>(tcp + 14).host(),
-          .ip_len = s.ip_len,
-          .payload_len = s.payload_len,
-          .push = (flags & kPsh) != 0};
+  return {.same_ = same_of(ip, kV6, flags, kL4, kStamps ? kUsualStamp : 0),
+          .seq_ = load<be32>(tcp + 4).host(),
+          .ack_ = load<be32>(tcp + 8).host(),
+          .tsval_ = kStamps ? load<be32>(tcp + 24).host() : 0,
+          .tsecr_ = kStamps ? load<be32>(tcp + 28).host() : 0,
+          .sum_ = header_sum(ip, kV6, kL3, kL4, s.ip_len),
+          .window_ = load<be16>(tcp + 14).host(),
+          .ip_len_ = s.ip_len,
+          .payload_len_ = s.payload_len,
+          .push_ = (flags & kPsh) != 0};
 }
 
-template <bool kV6, bool kStamps>
+template <bool kV6, bool kStamps, typename Fields>
 [[gnu::always_inline]] inline bool Merger::add_plain(Flow& flow, rte_mbuf& m, const uint8_t* p, uint8_t l2_len,
-                                                     const PlainFields& s, Nanos now, uint32_t now_us) noexcept {
+                                                     const Fields& s, Nanos now, uint32_t now_us) noexcept {
   constexpr uint32_t kL3 = kV6 ? kIpv6HeaderLen : kIpv4HeaderLen;
   constexpr uint32_t kL4 = kStamps ? 32 : kTcpHeaderLen;
   const uint64_t macs_a = load<uint64_t>(p);
   const uint32_t macs_b = load<uint32_t>(p + 8);
   const uint8_t priorities = priorities_of(p, l2_len);
-  if (held_buffers_ >= max_buffers_) return false;
+  const uint16_t payload_len = s.payload_len();
   uint32_t slot = flow.hold;
   Hold* h = &holds_[slot];
   if (slot != 0) [[likely]] {
-    const uint64_t differs = (h->same ^ s.same) | (h->macs_a ^ macs_a) | (h->macs_b ^ macs_b) |
+    const uint64_t differs = (h->same ^ s.same()) | (h->macs_a ^ macs_a) | (h->macs_b ^ macs_b) |
                              static_cast<uint64_t>(h->priorities ^ priorities);
-    const uint32_t back = (s.ack - h->ack) | (s.tsval - h->tsval) | (s.tsecr - h->tsecr);  // the highest bit tells
-    const uint32_t ip_len = uint32_t{h->ip_len} + s.payload_len;
+    // The highest bit tells.
+    const uint32_t back = (s.ack() - h->ack) | (s.tsval() - h->tsval) | (s.tsecr() - h->tsecr);
+    const uint32_t ip_len = uint32_t{h->ip_len} + payload_len;
     if (differs != 0 || static_cast<int32_t>(back) < 0 || ip_len > flow.merge_cap || h->buffers >= max_chain_ ||
         h->unsettled)
       return false;
     const unsigned before = h->ip_len - kL3 - kL4;
-    h->header_sums += before % 2 != 0 ? swap_odd(fold(s.sum)) : s.sum;
+    h->header_sums += before % 2 != 0 ? swap_odd(fold(s.sum())) : s.sum();
     const auto headers = static_cast<uint16_t>(l2_len + kL3 + kL4);
     m.data_off = static_cast<uint16_t>(m.data_off + headers);
-    m.data_len = s.payload_len;
+    m.data_len = payload_len;
     h->last->next = &m;
     h->last = &m;
     ++h->buffers;
     ++h->segs;
     h->ip_len = static_cast<uint16_t>(ip_len);
-    h->bulk_segs = static_cast<uint8_t>(h->bulk_segs + (s.payload_len >= kBulkPayload));
+    h->bulk_segs = static_cast<uint8_t>(h->bulk_segs + (payload_len >= kBulkPayload));
   } else {
     if (free_n_ == 0) return false;
     slot = take_slot(flow, now);
     h = &holds_[slot];
     h->head = h->last = &m;
-    h->same = s.same;
+    h->same = s.same();
     h->macs_a = macs_a;
     h->macs_b = macs_b;
-    h->header_sums = s.sum;
-    h->ip_len = s.ip_len;
+    h->header_sums = s.sum();
+    h->ip_len = s.ip_len();
     h->segs = h->buffers = 1;
-    h->bulk_segs = s.payload_len >= kBulkPayload;
+    h->bulk_segs = payload_len >= kBulkPayload;
     h->l2_len = l2_len;
     h->l4_len = kL4;
     h->ts_off = kStamps ? kTimestampOffset : 0;
@@ -175,35 +176,36 @@ template <bool kV6, bool kStamps>
     h->unsettled = false;
   }
   ++held_buffers_;
-  h->ack = s.ack;
-  h->tsval = s.tsval;
-  h->tsecr = s.tsecr;
-  h->window = s.window;
+  h->ack = s.ack();
+  h->tsval = s.tsval();
+  h->tsecr = s.tsecr();
+  h->window = s.window();
   flow.small_run = 0;
   note_full(flow, now_us);
   flow.last_in = now_us;
-  flow.next_seq += s.payload_len;
-  h->keep = flow.bulk >= kBulkThreshold && hold_us_ != 0;
-  after(flow, *h, s.push ? kPsh : uint8_t{0}, now);
+  flow.next_seq += payload_len;
+  h->keep = flow.bulk >= keep_from_;
+  after(flow, *h, s.push() ? kPsh : uint8_t{0}, now);
   return true;
 }
 
-inline bool Merger::add_whole(Flow& flow, const PlainFields& s, uint32_t segment, uint32_t now_us) noexcept {
-  const bool full = uint32_t{s.ip_len} + segment > flow.merge_cap;
-  if (flow.hold != 0 || s.payload_len % segment != 0 || (!full && !s.push)) return false;
-  const uint32_t segs = s.payload_len / segment;
+template <typename Fields>
+inline bool Merger::add_whole(Flow& flow, const Fields& s, uint32_t segment, uint32_t now_us) noexcept {
+  const bool full = uint32_t{s.ip_len()} + segment > flow.merge_cap;
+  if (flow.hold != 0 || s.payload_len() % segment != 0 || (!full && !s.push())) return false;
+  const uint32_t segs = s.payload_len() / segment;
   const uint32_t bulk = segment >= kBulkPayload ? segs : 0;
   ++count_.merge_in_segs;
   ++count_.merge_held_segs;
   count_.merge_bulk_in += bulk;
   if (full) count_.merge_bulk_full += bulk;
-  if (s.ip_len >= 8000) count_.merge_bulk_jumbo += bulk;
-  ++(s.push ? count_.merge_end_push : count_.merge_end_full);
+  if (s.ip_len() >= 8000) count_.merge_bulk_jumbo += bulk;
+  ++(s.push() ? count_.merge_end_push : count_.merge_end_full);
   ++(*sink_.hold_histogram)[0];
   flow.small_run = 0;
   note_full(flow, now_us);
   flow.last_in = now_us;
-  flow.next_seq += s.payload_len;
+  flow.next_seq += s.payload_len();
   return true;
 }
 

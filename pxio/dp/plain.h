@@ -35,12 +35,24 @@ struct PlainSegment {
 
 // What is compared, summed and kept of a plain segment, in host order.
 struct PlainFields {
-  uint64_t same;  // see same_of()
-  uint32_t seq, ack, tsval, tsecr;
-  uint32_t sum;   // see header_sum()
-  uint16_t window;
-  uint16_t ip_len, payload_len;
-  bool push;
+  uint64_t same_;  // see same_of()
+  uint32_t seq_, ack_, tsval_, tsecr_;
+  uint32_t sum_;   // see header_sum()
+  uint16_t window_;
+  uint16_t ip_len_, payload_len_;
+  bool push_;
+
+  // As LaneFields has them.
+  uint64_t same() const { return same_; }
+  uint32_t seq() const { return seq_; }
+  uint32_t ack() const { return ack_; }
+  uint32_t tsval() const { return tsval_; }
+  uint32_t tsecr() const { return tsecr_; }
+  uint32_t sum() const { return sum_; }
+  uint16_t window() const { return window_; }
+  uint16_t ip_len() const { return ip_len_; }
+  uint16_t payload_len() const { return payload_len_; }
+  bool push() const { return push_; }
 };
 
 // Both halves of a word, as summands of a sum of 32-bit words.

@@ -60,12 +60,25 @@ PXIO_AVX2 inline __m256i masked_equal(__m256i a, uint32_t mask, uint32_t value) 
 PXIO_AVX2 inline void put(uint32_t* to, __m256i a) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(to), a);
 }
+// Words of 64 bits, from their halves.
+PXIO_AVX2 inline void put(uint64_t* to, __m256i low, __m256i high) {
+  const __m256i a = _mm256_unpacklo_epi32(low, high), b = _mm256_unpackhi_epi32(low, high);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_permute2x128_si256(a, b, 0x20));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to + 4), _mm256_permute2x128_si256(a, b, 0x31));
+}
+PXIO_AVX2 inline uint32_t bits(__m256i a) {
+  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(a)));
+}
 
 constexpr uint32_t raw16(uint32_t host) { return (host >> 8 | host << 8) & 0xffff; }
 
-// Lanes `at` ... at + 7. `frame_len` of packets that may not be taken is 0.
-PXIO_AVX2 inline uint32_t eight(const uint8_t* const* p, const uint32_t* frame_len, PlainLanes& out,
-                                uint32_t at) {
+// Lanes `at` ... at + 7, which are plain and which as long as the first. `frame_len` of packets that may not be
+// taken is 0.
+struct Eight {
+  uint32_t plain, alike;
+};
+PXIO_AVX2 inline Eight eight(const uint8_t* const* p, const uint32_t* frame_len, PlainLanes& out, uint32_t at,
+                             __m256i& first) {
   Rows low, high;
   for (uint32_t i = 0; i < kLanes; ++i) {
     low.r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p[i] + kSkip));
@@ -113,9 +126,10 @@ PXIO_AVX2 inline uint32_t eight(const uint8_t* const* p, const uint32_t* frame_l
                                       _mm256_slli_epi32(_mm256_and_si256(l[5], all(0xff)), 8)),
                       _mm256_and_si256(l[4], all(0xffff0000)));
 
-  put(&out.src[at], l[6]);
-  put(&out.dst[at], l[7]);
-  put(&out.ports[at], h[0]);
+  put(&out.addr[at], l[7], l[6]);
+  put(&out.same[at], l3, _mm256_or_si256(_mm256_slli_epi32(kept, kFlagsAt - 32), all(kAlways)));
+  // The inside's port in the low half.
+  put(&out.ports[at], _mm256_or_si256(_mm256_slli_epi32(h[0], 16), _mm256_srli_epi32(h[0], 16)));
   put(&out.ip_len[at], length);
   put(&out.seq[at], swap32(h[1]));
   put(&out.ack[at], swap32(h[2]));
@@ -123,34 +137,44 @@ PXIO_AVX2 inline uint32_t eight(const uint8_t* const* p, const uint32_t* frame_l
   put(&out.tsecr[at], swap32(h[7]));
   put(&out.window_flags[at],
       _mm256_or_si256(_mm256_slli_epi32(flags, 16), _mm256_and_si256(flags_window, all(0xffff))));
-  put(&out.same_l3[at], l3);
-  put(&out.same_l4[at], _mm256_or_si256(_mm256_slli_epi32(kept, kFlagsAt - 32), all(kAlways)));
   put(&out.sum[at], tcp);
-  return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(ok)));
+  if (at == 0) first = _mm256_broadcastd_epi32(_mm256_castsi256_si128(length));
+  return {bits(ok), bits(_mm256_cmpeq_epi32(length, first))};
 }
 
 PXIO_AVX2 InLanes recognise_avx2(rte_mbuf* const* pkts, uint16_t n, PlainLanes& lanes) noexcept {
-  const uint8_t* p[kBurst];
+  const uint8_t** p = lanes.frame.data();
   alignas(32) uint32_t frame_len[kBurst];
-  uint32_t single = 0, merged = 0;
+  uint32_t single = static_cast<uint32_t>((uint64_t{1} << n) - 1), merged = 0;
   for (uint32_t i = 0; i < n; ++i) {
     const rte_mbuf& m = *pkts[i];
-    const bool may = m.data_len >= kLeastPlain &&
-                     (m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) != RTE_MBUF_F_RX_L4_CKSUM_BAD;
-    const bool lro = (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0;
-    merged |= uint32_t{lro} << i;
-    single |= uint32_t{!lro && m.nb_segs == 1} << i;
-    p[i] = may ? data(m) : kNothing.data();
-    frame_len[i] = may ? m.pkt_len : 0;
+    p[i] = data(m);
+    frame_len[i] = m.pkt_len;
+    constexpr uint64_t kRare = RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_BAD;  // or, with another bit, no verdict
+    if ((m.ol_flags & kRare) != 0 || m.nb_segs != 1 || m.data_len < kLeastPlain) [[unlikely]] {
+      const bool lro = (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0;
+      merged |= uint32_t{lro} << i;
+      if (lro || m.nb_segs != 1) single &= ~(1u << i);
+      if (m.data_len < kLeastPlain || (m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD) {
+        p[i] = kNothing.data();
+        frame_len[i] = 0;
+      }
+    }
+    asm volatile("" : : "r"(p[i][0]), "r"(p[i][64]));
   }
   const uint32_t whole = (n + kLanes - 1) / kLanes * kLanes;
   for (uint32_t i = n; i < whole; ++i) {
     p[i] = kNothing.data();
     frame_len[i] = 0;
   }
-  uint32_t ok = 0;
-  for (uint32_t i = 0; i < whole; i += kLanes) ok |= eight(p + i, frame_len + i, lanes, i) << i;
-  return {ok & single, ok & merged};
+  uint32_t ok = 0, alike = 0;
+  __m256i first = _mm256_setzero_si256();
+  for (uint32_t i = 0; i < whole; i += kLanes) {
+    const Eight e = eight(p + i, frame_len + i, lanes, i, first);
+    ok |= e.plain << i;
+    alike |= e.alike << i;
+  }
+  return {ok & single, ok & merged, alike};
 }
 
 }  // namespace
