@@ -206,21 +206,39 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
 }
 
 // Of a packet that is in no lane. True: it is plain.
-[[gnu::noinline]] bool Translator::recognise_alone(uint16_t i, rte_mbuf& m, Direction d, bool by_port) noexcept {
-  if (by_port && (d == Direction::kInbound ? recognise_inbound(m, plain_[i]) : recognise_outbound(m, plain_[i]))) {
+template <Direction kWay>
+inline bool Translator::recognise_one(uint16_t i, rte_mbuf& m, bool by_port) noexcept {
+  if (by_port && recognise<kWay>(m, plain_[i])) [[likely]] {
     hashes_[i] = flows_.hash(plain_[i].key);
     flows_.prefetch(hashes_[i]);
     return true;
   }
-  examine(items_[i], m, d);
+  examine(items_[i], m, kWay);
   return false;
 }
+// Inbound most are in lanes: out of their loop.
+[[gnu::noinline]] bool Translator::recognise_alone(uint16_t i, rte_mbuf& m, bool by_port) noexcept {
+  return recognise_one<Direction::kInbound>(i, m, by_port);
+}
 
-// The flow of a plain one; others have theirs in their Item.
-[[gnu::noinline]] Flow* Translator::find_alone(uint16_t i, bool plain) noexcept {
-  if (plain) return flows_.find(plain_[i].key, hashes_[i]);
+// The flow of a plain one that is in no lane; others have theirs in their Item.
+inline pxio::Flow* Translator::find_one(uint16_t i, bool plain) noexcept {
+  if (plain) [[likely]] return flows_.find(plain_[i].key, hashes_[i]);
   look_up(items_[i]);
   return nullptr;
+}
+[[gnu::noinline]] pxio::Flow* Translator::find_alone(uint16_t i, bool plain) noexcept { return find_one(i, plain); }
+
+// Where all is UDP or IPv6 lanes are tried in one burst of sixteen, until something would have stood in one.
+inline void Translator::rest_lanes(bool tried, uint32_t in_lane, uint32_t plain) noexcept {
+  if (tried) {
+    if (in_lane == 0) lanes_rest_ = 15;
+  } else if (lanes_rest_ != 0) {
+    --lanes_rest_;
+    if (plain == 0) return;
+    const PlainSegment& s = plain_[static_cast<size_t>(std::countr_zero(plain))];
+    if (s.l3_len == kIpv4HeaderLen && s.l4_len == 32) lanes_rest_ = 0;
+  }
 }
 
 void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
@@ -228,13 +246,25 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
   now_ = now;
   now_us_ = to_micros(now);
   now_ticks_ = to_ticks(now);
-  const bool inbound = d == Direction::kInbound;
   const bool by_port = policy_->sides == Sides::kByPort && policy_->link == Link::kEthernet;
-  // Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
-  // loads, since of more than some 20 prefetches at a time processors drop the rest.
+  if (d == Direction::kInbound) {
+    burst<Direction::kInbound>(pkts, n, by_port, next);
+  } else {
+    burst<Direction::kOutbound>(pkts, n, by_port, next);
+  }
+  merger_.end_burst(now);
+  if (offered_n_ != 0) run_stages();
+}
+
+// Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
+// loads, since of more than some 20 prefetches at a time processors drop the rest.
+template <Direction kWay>
+inline void Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::span<rte_mbuf* const> next) noexcept {
+  constexpr bool kIn = kWay == Direction::kInbound;
   touch_buffers(pkts, n);
   InLanes lanes;
-  if (inbound && by_port && recognise_lanes_ != nullptr) {
+  const bool tried = kIn && by_port && recognise_lanes_ != nullptr && lanes_rest_ == 0;
+  if (tried) {
     lanes = recognise_lanes_(pkts, n, lanes_);
   } else {
     touch_headers(pkts, n);
@@ -254,24 +284,26 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
       rte_prefetch0(next[i]);
       rte_prefetch0(&next[i]->next);
     }
-    if (is(in_lane, i)) [[likely]] {
+    if (kIn && is(in_lane, i)) [[likely]] {
       hashes_[i] = flows_.hash(lane_key(i));
       flows_.prefetch(hashes_[i]);
-    } else if (recognise_alone(i, *pkts[i], d, by_port)) {
+    } else if (kIn ? recognise_alone(i, *pkts[i], by_port) : recognise_one<kWay>(i, *pkts[i], by_port)) {
       plain |= 1u << i;
     }
   }
   for (uint16_t i = 0; i < n; ++i) {
-    Flow* f = is(in_lane, i) ? flows_.find(lane_key(i), hashes_[i]) : find_alone(i, is(plain, i));
+    Flow* f = !kIn                ? find_one(i, is(plain, i))
+              : is(in_lane, i) ? flows_.find(lane_key(i), hashes_[i])
+                               : find_alone(i, is(plain, i));
     plain_flows_[i] = f;
     if (f == nullptr) continue;
-    if (inbound) {
+    if (kIn) {
       merger_.prefetch(*f);
     } else {
       rte_prefetch0(f);
     }
   }
-  if (inbound) {
+  if (kIn) {
     uint32_t opening = 0, closing = 0;  // packets under construction: how many begin, and a bit for each that ends
     const Flow* before = nullptr;
     for (uint16_t i = 0; i < n; ++i) {
@@ -291,45 +323,38 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
     for (; closing != 0; closing &= closing - 1) merger_.prefetch_head(*plain_flows_[std::countr_zero(closing)]);
   }
   Taken taken;
-  const bool room = !inbound || merger_.has_room();
+  const bool room = kIn && merger_.has_room();
   const uint32_t in_express = room ? lanes.plain : 0;
   for (uint16_t i = 0; i < n; ++i) {
     if (i < next.size()) {
       rte_prefetch0(data(*next[i]));
       rte_prefetch0(data(*next[i]) + 64);
     }
-    if (is(in_express, i)) [[likely]] {
+    if (!kIn) {
+      if (is(plain, i) && express_out(plain_flows_[i], *pkts[i], plain_[i], taken)) continue;
+    } else if (is(in_express, i)) [[likely]] {
       if (express<false, true>(plain_flows_[i], *pkts[i], lanes_.frame[i], sizeof(EthernetHeader),
                                LaneFields(lanes_, i))) {
         taken.lanes |= 1u << i;
         continue;
       }
+    } else if (is(lanes.merged, i)) {
+      if (express_merged(i, *pkts[i], taken)) continue;
+    } else if (room && is(plain, i) && express_other(i, *pkts[i], taken)) {
+      continue;
     }
-    one_by_one(i, pkts[i], d, plain, lanes, room, taken);
+    if (is(plain, i)) {
+      examine(items_[i], *pkts[i], kWay);
+      look_up(items_[i]);
+    }
+    dispatch(items_[i], PktPtr(pkts[i]));
   }
-  if (inbound) note_lanes(lanes, taken);
-  note_sizes(taken, d);
-  (inbound ? count_.in_pkts : count_.out_pkts) += taken.pkts;
-  (inbound ? count_.in_bytes : count_.out_bytes) += taken.bytes;
-  merger_.note_plain(taken.segs, taken.bulk);
-  merger_.end_burst(now);
-  if (offered_n_ != 0) run_stages();
-}
-
-// By the other short ways, or the long one.
-[[gnu::noinline]] void Translator::one_by_one(uint16_t i, rte_mbuf* m, Direction d, uint32_t plain,
-                                              const InLanes& lanes, bool room, Taken& taken) noexcept {
-  const uint32_t bit = 1u << i;
-  if ((plain & bit) != 0) {
-    const bool done = (lanes.merged & bit) != 0         ? express_merged(i, *m, taken)
-                      : (lanes.plain & bit) != 0        ? false
-                      : d == Direction::kOutbound       ? express_out(plain_flows_[i], *m, plain_[i], taken)
-                                                        : room && express_other(i, *m, taken);
-    if (done) return;
-    examine(items_[i], *m, d);
-    look_up(items_[i]);
-  }
-  dispatch(items_[i], PktPtr(m));
+  if (kIn) rest_lanes(tried, in_lane, plain);
+  if (kIn) note_lanes(lanes, taken);
+  note_sizes(taken, kWay);
+  (kIn ? count_.in_pkts : count_.out_pkts) += taken.pkts;
+  (kIn ? count_.in_bytes : count_.out_bytes) += taken.bytes;
+  if (kIn) merger_.note_plain(taken.segs, taken.bulk);
 }
 
 void Translator::offer(PktPtr pkt, Item& it) noexcept {

@@ -103,10 +103,14 @@ class Translator {
   bool express(Flow* f, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const Fields& s) noexcept;
   bool express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
   bool express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
-  bool recognise_alone(uint16_t i, rte_mbuf& m, Direction d, bool by_port) noexcept;
+  template <Direction kWay>
+  bool recognise_one(uint16_t i, rte_mbuf& m, bool by_port) noexcept;
+  bool recognise_alone(uint16_t i, rte_mbuf& m, bool by_port) noexcept;
+  void rest_lanes(bool tried, uint32_t in_lane, uint32_t plain) noexcept;
+  Flow* find_one(uint16_t i, bool plain) noexcept;
   Flow* find_alone(uint16_t i, bool plain) noexcept;
-  void one_by_one(uint16_t i, rte_mbuf* m, Direction d, uint32_t plain, const pxio::InLanes& lanes, bool room,
-                  Taken& taken) noexcept;
+  template <Direction kWay>
+  void burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::span<rte_mbuf* const> next) noexcept;
   bool express_out(Flow* flow, rte_mbuf& m, const pxio::PlainSegment& s, Taken& taken) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
   void note_end(Item& it) noexcept;
@@ -191,6 +195,7 @@ class Translator {
   std::array<Item, pxio::kBurst> items_;
   pxio::RecogniseLanes recognise_lanes_ = pxio::recognise_lanes();
   pxio::PlainLanes lanes_;
+  uint8_t lanes_rest_ = 0;  // inbound bursts for which they aren't tried
   std::array<pxio::PlainSegment, pxio::kBurst> plain_;  // those without a lane
   std::array<uint64_t, pxio::kBurst> hashes_;           // of plain segments
   std::array<Flow*, pxio::kBurst> plain_flows_;
