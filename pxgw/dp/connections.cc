@@ -196,7 +196,7 @@ void Translator::open_flow(Item& it, const Handshake* h) noexcept {
 }
 
 // Keeps the range of what has been sent, and looks for segments that never arrive at their size.
-void Translator::note_outbound(Item& it) noexcept {
+void Translator::note_outbound(Item& it, const rte_mbuf& m) noexcept {
   const PacketView& v = it.v;
   Flow& f = *it.flow;
   if (!f.out_known) {
@@ -205,7 +205,7 @@ void Translator::note_outbound(Item& it) noexcept {
   }
   const bool oldest_again = v.seq == f.out_una && seq_before(v.seq, f.out_next);
   if (seq_before(f.out_next, v.seq_end())) f.out_next = v.seq_end();
-  if (oldest_again && v.payload_len != 0) look_for_black_hole(it);
+  if (oldest_again && v.payload_len != 0) look_for_black_hole(it, uint32_t{v.l3_len} + v.l4_len + segment_payload(m, v));
 }
 
 }  // namespace pxgw

@@ -54,12 +54,12 @@ uint16_t Translator::offered_mtu(const FlowKey& k) const noexcept {
   return p.confirmed ? std::min(p.mtu, policy_->outside_mtu) : policy_->assumed_path();
 }
 
-// The oldest segment of a flow comes again.
-void Translator::look_for_black_hole(Item& it) noexcept {
+// The oldest segment of a flow comes again, in IP packets of this length.
+void Translator::look_for_black_hole(Item& it, uint32_t ip_len) noexcept {
   Flow& f = *it.flow;
-  if (it.v.ip_len <= kBlackHoleSteps[1]) return;
+  if (ip_len <= kBlackHoleSteps[1]) return;
   const uint16_t current = path_limit(f), assumed = policy_->assumed_path();
-  const uint32_t sent = std::min<uint32_t>({it.v.ip_len, current, f.peer_mss + base_headers(it.v)});
+  const uint32_t sent = std::min<uint32_t>({ip_len, current, f.peer_mss + base_headers(it.v)});
   // Nothing comes back, not even what would say that others arrive: a timeout, not a lost packet. Where more is
   // sent than paths are assumed to carry, that is enough; if it was loss, the next probe says so.
   if (sent > assumed && silent_for(f, now_) >= kTimeout) return lower_path(it.key, f, assumed);

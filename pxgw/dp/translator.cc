@@ -557,7 +557,7 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
     return push(std::move(pkt), it.dir);
   }
   if (f != nullptr) {
-    note_outbound(it);
+    note_outbound(it, *pkt);
     if (f->probe_due) [[unlikely]] report_path(it, *pkt);
   }
   const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;

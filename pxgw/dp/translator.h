@@ -137,7 +137,7 @@ class Translator {
   void learn(Item& it) noexcept;
   void open_flow(Item& it, const Handshake* h) noexcept;
   void set_merge_cap(Flow& f, uint32_t cap) const noexcept;
-  void note_outbound(Item& it) noexcept;
+  void note_outbound(Item& it, const rte_mbuf& m) noexcept;
   void note_ack(Flow& f, uint32_t ack) const noexcept {
     if (!f.out_known || !pxio::seq_before(f.out_una, ack) || pxio::seq_before(f.out_next, ack)) return;
     f.out_una = ack;
@@ -151,7 +151,7 @@ class Translator {
   }
   uint16_t whole_limit(const Item& it, const rte_mbuf& m) const noexcept;
   uint16_t offered_mtu(const pxio::FlowKey& k) const noexcept;
-  void look_for_black_hole(Item& it) noexcept;
+  void look_for_black_hole(Item& it, uint32_t ip_len) noexcept;
   void lower_path(const pxio::FlowKey& key, Flow& f, uint16_t mtu) noexcept;
   void mark(Flow& f, const PacketView& v) noexcept;
   void look_for_elephant(Flow& f, const pxio::FlowKey& key, pxio::Ticks now) noexcept;

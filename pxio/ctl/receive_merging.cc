@@ -32,7 +32,9 @@ ReceiveMerging::ReceiveMerging(const std::string& ifname, bool gro)
 }
 
 ReceiveMerging::~ReceiveMerging() {
-  if (if_nametoindex(ifname_.c_str()) != ifindex_) return;
+  char now[IF_NAMESIZE];
+  if (if_indextoname(ifindex_, now) == nullptr) return;
+  ifname_ = now;
   if (gro_changed_) set(Kind::kGro, !wanted_);
   if (lro_changed_) set(Kind::kLro, true);
 }
@@ -51,7 +53,7 @@ bool ReceiveMerging::set(Kind k, bool on) noexcept {
     v = {.cmd = ETHTOOL_SFLAGS, .data = on ? v.data | ETH_FLAG_LRO : v.data & ~uint32_t{ETH_FLAG_LRO}};
   }
   if (ethtool(fd_.get(), ifname_, v)) return true;
-  error_ = errno;
+  if (k == Kind::kGro) error_ = errno;
   return false;
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "pxio/dp/checksum.h"
+#include "pxio/dp/cut_merged.h"
 #include "pxio/dp/finish_checksum.h"
 #include "pxio/dp/packet_view.h"
 #include "pxio/dp/pkt.h"
@@ -92,10 +93,11 @@ bool EthdevPort::sendable(rte_mbuf& m) const noexcept {
   return m.nb_segs <= s_.max_segs && m.pkt_len <= s_.max_frame;
 }
 
-rte_mbuf* EthdevPort::fit(Queue& q, rte_mbuf* m) noexcept {
+rte_mbuf* EthdevPort::fit(uint16_t queue, rte_mbuf* m) noexcept {
+  Queue& q = queues_[queue];
   PktPtr pkt(m);
   if (pkt->pkt_len > s_.max_frame) {
-    add(q.tx_too_big, 1);
+    if (!send_as_merged(queue, *pkt)) add(q.tx_too_big, 1);
     return nullptr;
   }
   if (pkt->nb_segs > s_.max_segs) {
@@ -139,6 +141,22 @@ void EthdevPort::send_resplit(uint16_t queue, rte_mbuf* m) noexcept {
   send_now(queue, out.data(), n);
 }
 
+// What another port merged, and nobody has split: as the segments that it was merged from.
+bool EthdevPort::send_as_merged(uint16_t queue, rte_mbuf& m) noexcept {
+  const bool good = (m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+  if ((m.ol_flags & RTE_MBUF_F_RX_LRO) == 0 || !good) return false;
+  const PacketView v = parse(m, Link::kEthernet);
+  if (v.kind != Kind::kTcp && v.kind != Kind::kTcpOpaque) return false;
+  std::array<rte_mbuf*, kMaxSplit> out;
+  const uint16_t n = cut_merged(m, v.l4_off(), m.tso_segsz, s_.buffers, out.data(), kMaxSplit);
+  if (n == 0 || out[0]->pkt_len > s_.max_frame) {
+    rte_pktmbuf_free_bulk(out.data(), n);
+    return false;
+  }
+  send_now(queue, out.data(), n);
+  return true;
+}
+
 void EthdevPort::send_refused(uint16_t queue, rte_mbuf* m) noexcept {
   if ((m->ol_flags & RTE_MBUF_F_TX_TCP_SEG) != 0) return send_resplit(queue, m);
   PktPtr pkt(m);
@@ -157,7 +175,7 @@ uint16_t EthdevPort::tx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexc
     while (end < n && sendable(*pkts[end])) ++end;
     if (end == done) {
       // The first can't go as it is: made fit it is taken up again, dropped it counts as taken.
-      pkts[done] = fit(q, pkts[done]);
+      pkts[done] = fit(queue, pkts[done]);
       if (pkts[done] == nullptr) ++done;
       continue;
     }

@@ -85,8 +85,9 @@ class EthdevPort final : public Port {
   void correct(rte_mbuf& m) const noexcept;
   bool sendable(rte_mbuf& m) const noexcept;
   // The packet as the driver can send it, or null: it has been dropped.
-  rte_mbuf* fit(Queue& q, rte_mbuf* m) noexcept;
+  rte_mbuf* fit(uint16_t queue, rte_mbuf* m) noexcept;
   // These consume what the driver refused to prepare.
+  bool send_as_merged(uint16_t queue, rte_mbuf& m) noexcept;
   void send_refused(uint16_t queue, rte_mbuf* m) noexcept;
   void send_resplit(uint16_t queue, rte_mbuf* m) noexcept;
   void send_now(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "pxio/dp/checksum.h"
+#include "pxio/dp/cut_merged.h"
 #include "pxio/dp/finish_checksum.h"
 #include "pxio/dp/packet_view.h"
 #include "pxio/dp/pkt.h"
@@ -44,6 +45,15 @@ void restore_tag(rte_mbuf& m, const msghdr& msg) noexcept {
   }
 }
 
+// Whether the kernel merged TCP inside a tunnel: the header that it speaks of isn't the one that others look at.
+bool merged_in_tunnel(rte_mbuf& m, const VnetHeader& h) noexcept {
+  const uint8_t type = h.gso_type & static_cast<uint8_t>(~VnetHeader::kGsoEcn);
+  if (type != VnetHeader::kGsoTcp4 && type != VnetHeader::kGsoTcp6) [[likely]] return false;
+  if ((h.flags & VnetHeader::kNeedsChecksum) == 0) return false;
+  const PacketView v = parse(m, Link::kEthernet);
+  return v.version == 0 || v.l4_off() != h.csum_start;
+}
+
 // Makes the checksum complete and marks what the kernel knows of the packet. False: not a packet that
 // can be passed on.
 bool set_state(rte_mbuf& m, const VnetHeader& h) noexcept {
@@ -63,7 +73,7 @@ bool set_state(rte_mbuf& m, const VnetHeader& h) noexcept {
       return false;
   }
   if (merged) {
-    // Merged inside a tunnel: neither the gateway nor the kernel could take it apart again.
+    // Datagrams merged inside a tunnel: neither the gateway nor the kernel could take that apart again.
     if (!outer || l4_checksum(m, v) == nullptr) return false;
     // Merged as a list: the checksum is still that of the first.
     if (!partial && (!valid || !make_l4_checksum(m, v))) return false;
@@ -121,6 +131,7 @@ KernelPort::Queue::~Queue() {
     if (s.head != nullptr) rte_pktmbuf_free(s.head);
     rte_pktmbuf_free_bulk(s.tails.data(), s.n_tails);
   }
+  rte_pktmbuf_free_bulk(waiting.data() + waiting_at, waiting_n - waiting_at);
 }
 
 uint32_t KernelPort::large_posted(Buffers buffers) {
@@ -198,31 +209,54 @@ rte_mbuf* KernelPort::Queue::unchain(Slot& s, uint32_t len) noexcept {
   return head;
 }
 
-// The packet in a slot that the kernel has filled, or null where there is none to pass on; its buffers
-// stay in the slot then.
-rte_mbuf* KernelPort::Queue::take(uint16_t slot) noexcept {
+// Puts the packet of a slot that the kernel has filled, or what it was merged from, behind those that wait; none
+// where there is nothing to pass on, and its buffers stay in the slot then.
+void KernelPort::Queue::take(uint16_t slot) noexcept {
   Slot& s = slots[slot];
   const mmsghdr& msg = rx_msgs[slot];
-  if (s.from.sll_pkttype == PACKET_OUTGOING) return nullptr;
+  if (s.from.sll_pkttype == PACKET_OUTGOING) return;
   if ((msg.msg_hdr.msg_flags & MSG_TRUNC) != 0) {
     (s.n_tails < want_tails ? rx_no_buffer : rx_truncated).add(1);
-    return nullptr;
+    return;
   }
   if (msg.msg_len < sizeof s.hdr + sizeof(EthernetHeader)) {
     rx_errors.add(1);
-    return nullptr;
+    return;
   }
   PktPtr pkt(unchain(s, msg.msg_len - static_cast<uint32_t>(sizeof s.hdr)));
+  if (merged_in_tunnel(*pkt, s.hdr)) [[unlikely]] {
+    const auto most = static_cast<uint16_t>(waiting.size() - waiting_n - kBurst);
+    const uint16_t n = cut_merged(*pkt, s.hdr.csum_start, s.hdr.gso_size, buffers, &waiting[waiting_n], most);
+    if (n == 0) rx_errors.add(1);
+    for (uint16_t i = 0; i < n; ++i) restore_tag(*waiting[waiting_n++], msg.msg_hdr);
+    return;
+  }
   if (!set_state(*pkt, s.hdr)) {
     rx_errors.add(1);
-    return nullptr;
+    return;
   }
   restore_tag(*pkt, msg.msg_hdr);
-  return pkt.release();
+  waiting[waiting_n++] = pkt.release();
+}
+
+// The first of those that wait.
+uint16_t KernelPort::Queue::hand_out(rte_mbuf** pkts, uint16_t n) noexcept {
+  n = std::min<uint16_t>(n, static_cast<uint16_t>(waiting_n - waiting_at));
+  uint64_t bytes = 0;
+  for (uint16_t i = 0; i < n; ++i) {
+    pkts[i] = waiting[waiting_at + i];
+    bytes += pkts[i]->pkt_len;
+  }
+  waiting_at = static_cast<uint16_t>(waiting_at + n);
+  if (waiting_at == waiting_n) waiting_at = waiting_n = 0;
+  rx_pkts.add(n);
+  rx_bytes.add(bytes);
+  return n;
 }
 
 uint16_t KernelPort::rx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexcept {
   Queue& q = *queues_[queue];
+  if (q.waiting_n != 0) [[unlikely]] return q.hand_out(pkts, n);
   const uint16_t ready = q.refill(std::min(n, kBurst));
   if (ready == 0) return 0;
   int got = -1;
@@ -234,21 +268,10 @@ uint16_t KernelPort::rx_burst(uint16_t queue, rte_mbuf** pkts, uint16_t n) noexc
     // A kind of merged packet that virtio's header can't describe: the kernel has thrown it away.
     q.rx_errors.add(1);
   }
-  uint16_t out = 0;
-  uint64_t bytes = 0;
-  for (int i = 0; i < got; ++i) {
-    rte_mbuf* m = q.take(static_cast<uint16_t>(i));
-    if (m == nullptr) continue;
-    bytes += m->pkt_len;
-    pkts[out++] = m;
-  }
-  if (got > 0) {
-    // Those not consumed too: the kernel has changed their lengths.
-    q.lacking = std::max(q.lacking, static_cast<uint16_t>(got));
-    q.rx_pkts.add(out);
-    q.rx_bytes.add(bytes);
-  }
-  return out;
+  for (int i = 0; i < got; ++i) q.take(static_cast<uint16_t>(i));
+  // Those not consumed too: the kernel has changed their lengths.
+  if (got > 0) q.lacking = std::max(q.lacking, static_cast<uint16_t>(got));
+  return q.hand_out(pkts, n);
 }
 
 uint16_t KernelPort::Queue::build(rte_mbuf** pkts, uint16_t n) noexcept {

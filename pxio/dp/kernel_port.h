@@ -80,6 +80,7 @@ class KernelPort final : public Port {
   static constexpr uint32_t kMaxFrame = 65600;
   static constexpr uint16_t kMaxTails = 40;
   static constexpr uint16_t kTxBatch = 64;
+  static constexpr uint16_t kMaxCut = 4096;  // packets that were merged in tunnels, of one call
   static constexpr uint16_t kTxIovecs = 1024;  // the kernel takes no more for one packet (UIO_MAXIOV)
   static constexpr uint16_t kMaxQueues = 64;
   static constexpr uint16_t kPatience = 16;  // calls in a row that fail for want of room; a TxBuffer makes 64
@@ -111,7 +112,8 @@ class KernelPort final : public Port {
     // Gives buffers to the first n slots; returns how many of them can take a packet.
     uint16_t refill(uint16_t n) noexcept;
     void post(uint16_t slot) noexcept;
-    rte_mbuf* take(uint16_t slot) noexcept;
+    void take(uint16_t slot) noexcept;
+    uint16_t hand_out(rte_mbuf** pkts, uint16_t n) noexcept;
     rte_mbuf* unchain(Slot& s, uint32_t len) noexcept;
     // Describes as many of the packets as one call can send; returns their number.
     uint16_t build(rte_mbuf** pkts, uint16_t n) noexcept;
@@ -123,6 +125,10 @@ class KernelPort final : public Port {
     uint16_t lacking = kBurst;  // slots from here on have all their buffers
     std::array<mmsghdr, kBurst> rx_msgs{};
     std::array<Slot, kBurst> slots;
+
+    // Received and not handed out: at most a burst, but for what was merged in tunnels.
+    std::array<rte_mbuf*, kBurst + kMaxCut> waiting;
+    uint16_t waiting_at = 0, waiting_n = 0;
 
     uint16_t no_room = 0;  // calls in a row that failed so
 

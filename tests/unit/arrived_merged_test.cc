@@ -60,6 +60,16 @@ TEST_CASE("Sizes: what came merged from inside leaves no larger than its sender'
   if (own != 1448) CHECK(bed.count().merge_recut == (own < 1448));
 }
 
+TEST_CASE("Sizes: small segments that come again are no evidence against a path, merged or not", "[lro]") {
+  const Flow flow({GENERATE(4, 6), 0, true});
+  const bool large = GENERATE(false, true);
+  Bed bed;
+  bed.open(flow);
+  for (int i = 0; i < 5; ++i)
+    bed.out({flow.out(0, 2400).rx(RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_GOOD, large ? 1400 : 900)});
+  CHECK((bed.count().pmtu_lowered != 0) == large);
+}
+
 TEST_CASE("Stream: what came partly merged is merged on", "[lro]") {
   Flow flow({GENERATE(4, 6), 0, true});
   Bed bed;

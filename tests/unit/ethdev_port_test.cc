@@ -102,6 +102,29 @@ TEST_CASE("EthdevPort: a full ring takes no more; too long a frame is dropped an
   }
 }
 
+TEST_CASE("EthdevPort: what another port merged and nobody split leaves as it was merged from", "[ethdev]") {
+  NoLeak guard;
+  auto port = open_port("net_ring0", 1500);
+  pxio::TxBuffer tx(*port, 0);
+  Frame f = tcp6().data(10 * 1200 + 5).rx(RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_GOOD, 1200);
+  f.cuts = {1500, 9000};
+  f.bytes.insert(f.bytes.begin() + 54, {6, 0, 1, 4, 0, 0, 0, 0});  // destination options
+  f.bytes[20] = 60;
+  f.bytes[19] = static_cast<uint8_t>(f.bytes[19] + 8);
+  tx.push(to_mbuf(f, pools().buffers()));
+  f.ol_flags = RTE_MBUF_F_RX_LRO;  // without a verdict it might be damaged
+  tx.push(to_mbuf(f, pools().buffers()));
+  tx.flush();
+  rte_mbuf* m[32];
+  const uint16_t n = port->rx_burst(0, m, 32);
+  CHECK(n == 11);
+  for (uint16_t i = 0; i < n; ++i) {
+    const PktPtr p(m[i]);
+    CHECK(p->pkt_len == 14u + 40 + 8 + 20 + (i < 10 ? 1200 : 5));
+  }
+  CHECK(port->stats().tx_too_big == 1);
+}
+
 TEST_CASE("EthdevPort: a driver without chains gets copies", "[ethdev]") {
   NoLeak guard;
   const std::string path = "/tmp/px_ethdev_" + std::to_string(getpid()) + ".pcap";

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <optional>
 
+#include "pxio/dp/checksum.h"
 #include "pxio/dp/tx_buffer.h"
 #include "tests/support/decode.h"
 #include "tests/support/eal.h"
@@ -57,6 +58,17 @@ class Peer {
     if (vnet_) all.assign(reinterpret_cast<const uint8_t*>(&h), reinterpret_cast<const uint8_t*>(&h + 1));
     all.insert(all.end(), frame.begin(), frame.end());
     REQUIRE(::send(fd_, all.data(), all.size(), 0) == static_cast<ssize_t>(all.size()));
+  }
+
+  void send_all(const std::vector<Bytes>& frames) {
+    std::vector<mmsghdr> messages(frames.size());
+    std::vector<iovec> parts(frames.size());
+    for (size_t i = 0; i < frames.size(); ++i) {
+      parts[i] = {const_cast<uint8_t*>(frames[i].data()), frames[i].size()};
+      messages[i].msg_hdr.msg_iov = &parts[i];
+      messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    REQUIRE(sendmmsg(fd_, messages.data(), static_cast<unsigned>(frames.size()), 0) == static_cast<int>(frames.size()));
   }
 
   // The next frame as it was on the wire; empty where none comes.
@@ -374,6 +386,42 @@ TEST_CASE("KernelPort: the kernel merges a run of segments into one that says th
   }
   CHECK(payload == 40 * 1448);
   CHECK(pkts <= 4);
+}
+
+TEST_CASE("KernelPort: TCP in a tunnel that passes through arrives as it was sent, GRO or not", "[root]") {
+  NoLeak guard;
+  Net net(1500);
+  run("ethtool -K px1 tx off tso off gso off");  // else a veth doesn't merge
+  auto port = open_port(1500);
+  const uint8_t kind = GENERATE(uint8_t{4}, uint8_t{47});  // IP in IP, GRE
+  Peer peer("px1", false);
+  // What comes within two milliseconds is merged, as with a NIC that brings much at a time.
+  run("d=$(mktemp -d) && mount -t sysfs none $d && echo 2000000 > $d/class/net/px0/gro_flush_timeout; r=$?; "
+      "umount $d && rmdir $d && exit $r");
+  std::vector<Bytes> sent;
+  for (unsigned k = 0; k < 90; ++k) {
+    const Bytes inner = tcp4().seq(1000 + k * 1000).id(static_cast<uint16_t>(100 + k)).data(1000).build().bytes;
+    Bytes f(inner.begin(), inner.begin() + 14);
+    Bytes ip{0x45, 0, 0, 0, 0, static_cast<uint8_t>(k), 0x40, 0, 60, kind, 0, 0, 192, 0, 2, 1, 192, 0, 2, 9};
+    if (kind == 47) ip.insert(ip.end(), {0, 0, 8, 0});
+    const size_t len = ip.size() + inner.size() - 14;
+    ip[2] = static_cast<uint8_t>(len >> 8);
+    ip[3] = static_cast<uint8_t>(len);
+    pxio::set_ipv4_checksum(*reinterpret_cast<pxio::Ipv4Header*>(ip.data()));
+    f.insert(f.end(), ip.begin(), ip.end());
+    f.insert(f.end(), inner.begin() + 14, inner.end());
+    sent.push_back(f);
+  }
+  peer.send_all(sent);
+  std::vector<Bytes> got;
+  while (got.size() < sent.size()) {
+    const auto some = receive(*port, 1);
+    if (some.empty()) break;
+    for (const PktPtr& p : some) got.push_back(to_bytes(*p));
+  }
+  CHECK(got == sent);
+  CHECK(port->stats().rx_errors == 0);
+  CHECK(port->stats().rx_pkts == sent.size());
 }
 
 TEST_CASE("KernelPort: a packet marked as merged leaves as its segments", "[root]") {
