@@ -53,17 +53,17 @@ uint16_t record_sum(const Pair& pair, uint32_t mark, uint16_t length) {
 }  // namespace
 
 // What is compared and remembered of a datagram that fits.
+template <bool kV6>
 struct Bundler::Facts {
   uint64_t macs_a = 0, tags = 0;
   uint32_t macs_b = 0, same = 0, mark = 0;
   uint16_t length = 0;
   uint16_t segs = 0;
   uint8_t l2_len = 0;
-  bool v6 = false;
   bool proved = false;  // the checksum is known to hold
 
   Facts(const rte_mbuf& m, const PacketView& v)
-      : segs(m.nb_segs), l2_len(v.l2_len), v6(v.version == 6),
+      : segs(m.nb_segs), l2_len(v.l2_len),
         proved((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD) {
     const uint8_t* p = data(m);
     const uint8_t* ip = p + l2_len;
@@ -72,7 +72,7 @@ struct Bundler::Facts {
       macs_b = pxio::load<uint32_t>(p + 8);
       if (v.vlan_tags != 0) [[unlikely]] std::memcpy(&tags, p + 12, size_t{v.vlan_tags} * 4);
     }
-    if (v6) {
+    if constexpr (kV6) {
       const uint32_t first = pxio::load<be32>(ip).host();
       mark = first & kFlowLabelMask;
       same = (first >> 20 & 0xff) << 16 | uint32_t{ip[7]} << 8 | uint32_t{l2_len} << 1 | 1;
@@ -80,10 +80,12 @@ struct Bundler::Facts {
       mark = pxio::load<be16>(ip + 4).host();
       same = uint32_t{ip[1]} << 16 | uint32_t{ip[8]} << 8 | uint32_t{l2_len} << 1 | uint32_t{ip[6]} << 24;
     }
-    length = pxio::load<pxio::UdpHeader>(ip + v.l3_len).len.host();
+    length = pxio::load<pxio::UdpHeader>(ip + ip_bytes(family(kV6))).len.host();
   }
-  uint32_t record() const { return static_cast<uint32_t>(mark_bytes(family(v6))) + length; }
-  uint32_t lone_size() const { return static_cast<uint32_t>(ip_bytes(family(v6)) + kUdpBytes + sizeof(Header)) + record(); }
+  uint32_t record() const { return static_cast<uint32_t>(mark_bytes(family(kV6))) + length; }
+  uint32_t lone_size() const {
+    return static_cast<uint32_t>(ip_bytes(family(kV6)) + kUdpBytes + sizeof(Header)) + record();
+  }
 };
 
 Bundler::Bundler(const HostTable& hosts, uint32_t slots, const Limits& limits, Sink sink, Counters& counters,
@@ -114,22 +116,22 @@ void Bundler::set_tunnel_ports(std::span<const uint16_t> ports) noexcept {
   for (const uint16_t p : ports) tunnels_[p / 64] |= uint64_t{1} << p % 64;
 }
 
+template <bool kV6>
 inline uint64_t Counters::*Bundler::unfit(const rte_mbuf& m, const PacketView& v) const noexcept {
   if (v.kind != Kind::kUdp) return &Counters::bundle_not_fragment;
-  const bool v6 = v.version == 6;
   const uint8_t* ip = data(m) + v.l2_len;
   const auto udp = pxio::load<pxio::UdpHeader>(ip + v.l3_len);
   // A shorter UDP length leaves room for options (RFC 9868) that a caravan has no place for. What the port
   // merged has several datagrams under one header.
-  if (v.why != pxio::Opaque::kNone || v.l3_len != ip_bytes(family(v6)) || udp.len.host() != v.ip_len - v.l3_len ||
-      (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 || (!v6 && (ip[6] & ~0x40) != 0))
+  if (v.why != pxio::Opaque::kNone || v.l3_len != ip_bytes(family(kV6)) || udp.len.host() != v.ip_len - v.l3_len ||
+      (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 || (!kV6 && (ip[6] & ~0x40) != 0))
     return &Counters::bundle_not_form;
-  if (!unicast(ip, v6)) return &Counters::bundle_not_address;
+  if (!unicast(ip, kV6)) return &Counters::bundle_not_address;
   const uint16_t src = udp.src_port.host(), dst = udp.dst_port.host();
   if (is_tunnel(src) || is_tunnel(dst) || src == limits_.port || dst == limits_.port) return &Counters::bundle_not_tunnel;
-  if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD || (v6 && udp.checksum == 0))
+  if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD || (kV6 && udp.checksum == 0))
     return &Counters::bundle_not_checksum;
-  if (!pxio::writable(m) || rte_pktmbuf_headroom(&m) < front_bytes(family(v6)) || m.nb_segs >= limits_.max_segs)
+  if (!pxio::writable(m) || rte_pktmbuf_headroom(&m) < front_bytes(family(kV6)) || m.nb_segs >= limits_.max_segs)
     return &Counters::bundle_not_buffer;
   return nullptr;
 }
@@ -201,26 +203,32 @@ bool Bundler::pass(uint64_t& counter, uint32_t slot, End why, rte_mbuf* pkt, Nan
 }
 
 bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
-  const bool v6 = v.version == 6;
+  return v.version == 6 ? add_as<true>(pkt, v, now) : add_as<false>(pkt, v, now);
+}
+
+template <bool kV6>
+bool Bundler::add_as(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   const uint8_t* ip = data(*pkt) + v.l2_len;
-  const Pair pair = pair_of(ip, v6);
+  const Pair pair = pair_of(ip, kV6);
   uint64_t hash = 0;
   uint32_t slot = last_;
-  if (slots_[slot].pair != pair || slots_[slot].v6 != v6) {
-    hash = hash_of(pair, v6, secret_);
-    slot = find(pair, v6, hash);
+  const Slot& before = slots_[slot];
+  const bool same = kV6 ? before.pair == pair : before.pair.words[0] == pair.words[0];
+  if (!same || before.v6 != kV6) {
+    hash = hash_of(pair, kV6, secret_);
+    slot = find(pair, kV6, hash);
   }
   const bool holding = slot != 0 && slots_[slot].count != 0;
   const uint16_t cap = holding           ? slots_[slot].cap
                        : limits_.observe ? limits_.mtu
-                                         : std::min(hosts_.size_of(destination_of(ip, v6), now), limits_.mtu);
+                                         : std::min(hosts_.size_of(destination_of(ip, kV6), now), limits_.mtu);
   if (cap == 0) return false;
-  if (uint64_t Counters::*why = unfit(*pkt, v); why != nullptr)
+  if (uint64_t Counters::*why = unfit<kV6>(*pkt, v); why != nullptr)
     return pass(count_.*why, slot, why == &Counters::bundle_not_checksum ? End::kChecksum : End::kOther, pkt, now);
-  Facts f(*pkt, v);
+  Facts<kV6> f(*pkt, v);
   if (f.lone_size() > cap)
     return pass(count_.bundle_not_size, slot, End::kOther, pkt, now);
-  if (slot == 0 && (slot = make(pair, v6, hash)) == 0) return pass(count_.bundle_no_slot, 0, End::kOther, pkt, now);
+  if (slot == 0 && (slot = make(pair, kV6, hash)) == 0) return pass(count_.bundle_no_slot, 0, End::kOther, pkt, now);
   last_ = slot;
   Slot& s = slots_[slot];
   note_arrival(s, now_us(now));
@@ -234,7 +242,7 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
     }
   }
   // Proved only when there is something to share with: a lone datagram isn't read.
-  if (v6 && s.count != 0 && !limits_.observe) {
+  if (kV6 && s.count != 0 && !limits_.observe) {
     f.proved = f.proved || prove(*pkt, f.l2_len);
     if (!f.proved) return pass(count_.bundle_not_checksum, slot, End::kChecksum, pkt, now);
     if (s.unproved && !prove(*s.head, s.l2_len)) flush(slot, End::kChecksum, now);
@@ -260,7 +268,8 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   return !limits_.observe;
 }
 
-void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noexcept {
+template <bool kV6>
+void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts<kV6>& f, Nanos now) noexcept {
   Slot& s = slots_[slot];
   s.macs_a = f.macs_a;
   s.macs_b = f.macs_b;
@@ -272,21 +281,22 @@ void Bundler::start(uint32_t slot, rte_mbuf* pkt, const Facts& f, Nanos now) noe
   s.first_len = f.length;
   s.size = static_cast<uint16_t>(f.lone_size());
   s.buffers = f.segs;
-  s.unproved = f.v6 && !f.proved;
+  s.unproved = kV6 && !f.proved;
   s.count = 1;
   // The line into which its headers will move.
-  if (pkt != nullptr) __builtin_prefetch(data(*pkt) - front_bytes(family(f.v6)), 1);
+  if (pkt != nullptr) __builtin_prefetch(data(*pkt) - front_bytes(family(kV6)), 1);
   s.l2_len = f.l2_len;
-  s.v6 = f.v6;
-  s.sum = f.v6 ? record_sum(s.pair, f.mark, f.length) : 0;
+  s.v6 = kV6;
+  s.sum = kV6 ? record_sum(s.pair, f.mark, f.length) : 0;
   links_[slot].since = now;
   pxio::link_youngest(links_.get(), slot);
   ++held_;
   held_datagrams_ += pkt != nullptr;
 }
 
-inline void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
-  if (s.v6) {
+template <bool kV6>
+inline void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts<kV6>& f) noexcept {
+  if (kV6) {
     const uint16_t sum = record_sum(s.pair, f.mark, f.length);
     s.sum = pxio::fold(uint64_t{s.sum} + (s.size % 2 != 0 ? pxio::swap_odd(sum) : sum));
   }
@@ -297,8 +307,8 @@ inline void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
     s.buffers = static_cast<uint16_t>(s.buffers + f.segs);
     return;
   }
-  const auto mark_len = static_cast<uint16_t>(mark_bytes(family(s.v6)));
-  const auto headers = static_cast<uint16_t>(s.l2_len + ip_bytes(family(s.v6)));
+  const auto mark_len = static_cast<uint16_t>(mark_bytes(family(kV6)));
+  const auto headers = static_cast<uint16_t>(s.l2_len + ip_bytes(family(kV6)));
   if (s.last == nullptr) {  // until here it could have left as it came
     pxio::trim_to(*s.head, uint32_t{headers} + s.first_len);
     s.last = rte_pktmbuf_lastseg(s.head);
@@ -306,7 +316,7 @@ inline void Bundler::join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept {
   pxio::trim_to(*pkt, uint32_t{headers} + f.length);
   // The mark takes the place of the last bytes of the IP header.
   rte_mbuf* tail = pxio::strip_front(pkt, static_cast<uint16_t>(headers - mark_len));
-  if (s.v6) {
+  if (kV6) {
     const be32 mark(f.mark);
     std::memcpy(data(*tail), &mark, sizeof mark);
   } else {

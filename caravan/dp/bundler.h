@@ -91,6 +91,7 @@ class Bundler {
     uint32_t prev, next;
     pxio::Nanos since;
   };
+  template <bool kV6>
   struct Facts;
   static constexpr uint32_t kWays = 4;
   // Of the pairs in slots 4 i + 1 ... 4 i + 4; 0: free.
@@ -100,6 +101,9 @@ class Bundler {
 
   bool is_tunnel(uint16_t port) const noexcept { return tunnels_[port / 64] >> port % 64 & 1; }
   bool pass(uint64_t& counter, uint32_t slot, End why, rte_mbuf* pkt, pxio::Nanos now) noexcept;
+  template <bool kV6>
+  bool add_as(rte_mbuf* pkt, const pxio::PacketView& v, pxio::Nanos now) noexcept;
+  template <bool kV6>
   uint64_t Counters::*unfit(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
   bool prove(const rte_mbuf& m, unsigned l2_len) noexcept;
   uint32_t find(const Pair& pair, bool v6, uint64_t hash) const noexcept;
@@ -113,8 +117,10 @@ class Bundler {
     return now_us_;
   }
   void note_arrival(Slot& s, uint32_t now_us) const noexcept;
-  void start(uint32_t slot, rte_mbuf* pkt, const Facts& f, pxio::Nanos now) noexcept;
-  void join(Slot& s, rte_mbuf* pkt, const Facts& f) noexcept;
+  template <bool kV6>
+  void start(uint32_t slot, rte_mbuf* pkt, const Facts<kV6>& f, pxio::Nanos now) noexcept;
+  template <bool kV6>
+  void join(Slot& s, rte_mbuf* pkt, const Facts<kV6>& f) noexcept;
   void flush(uint32_t slot, End why, pxio::Nanos now) noexcept;
   bool lone_in_caravan(Slot& s, uint32_t now_us) noexcept;
   static void finish(Slot& s, uint16_t port) noexcept;
