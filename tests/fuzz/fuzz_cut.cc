@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint32_t tcp_at = in.u8();
   const uint16_t payload = in.u16();
   Frame f;
-  f.cuts = {in.u8()};
+  f.cuts = {in.u8() + 1u};
   f.bytes = in.rest();
   if (f.bytes.empty() || f.bytes.size() > 9600) return 0;
   {
