@@ -107,7 +107,6 @@ uint16_t checksum_of(uint64_t sum) { return static_cast<uint16_t>(~fold(sum)); }
 
 // Lengths, then checksums from the inside to the outside, of the packet of `len` bytes at `p`; its number is `k`.
 void mend(uint8_t* p, uint32_t len, uint32_t tcp_at, const Layers& layers, uint16_t k) noexcept {
-  uint64_t pseudo = 0;
   const auto pseudo_of = [p](const Layer& ip, uint8_t proto, uint32_t l4_len) {
     return ip.kind == Layer::Kind::kIpv4 ? pseudo_sum(*reinterpret_cast<const Ipv4Header*>(p + ip.at), proto, l4_len)
                                          : pseudo_sum(*reinterpret_cast<const Ipv6Header*>(p + ip.at), proto, l4_len);
@@ -126,7 +125,7 @@ void mend(uint8_t* p, uint32_t len, uint32_t tcp_at, const Layers& layers, uint1
     }
   }
   auto& tcp = *reinterpret_cast<TcpHeader*>(p + tcp_at);
-  pseudo = pseudo_of(layers.of[layers.n - 1u], kProtoTcp, len - tcp_at);
+  const uint64_t pseudo = pseudo_of(layers.of[layers.n - 1u], kProtoTcp, len - tcp_at);
   tcp.checksum = be16(0);
   tcp.checksum = be16::from_raw(checksum_of(pseudo + sum_bytes(p + tcp_at, len - tcp_at)));
   for (uint8_t i = layers.n; i-- != 0;) {

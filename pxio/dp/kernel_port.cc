@@ -45,43 +45,41 @@ void restore_tag(rte_mbuf& m, const msghdr& msg) noexcept {
   }
 }
 
-// Whether the kernel merged TCP inside a tunnel: the header that it speaks of isn't the one that others look at.
-bool merged_in_tunnel(rte_mbuf& m, const VnetHeader& h) noexcept {
-  const uint8_t type = h.gso_type & static_cast<uint8_t>(~VnetHeader::kGsoEcn);
-  if (type != VnetHeader::kGsoTcp4 && type != VnetHeader::kGsoTcp6) [[likely]] return false;
-  if ((h.flags & VnetHeader::kNeedsChecksum) == 0) return false;
-  const PacketView v = parse(m, Link::kEthernet);
-  return v.version == 0 || v.l4_off() != h.csum_start;
-}
+enum class Arrived : uint8_t {
+  kWhole,     // to be passed on
+  kInTunnel,  // TCP that the kernel merged in a tunnel: to be cut first
+  kUnusable,  // can't be passed on
+};
 
-// Makes the checksum complete and marks what the kernel knows of the packet. False: not a packet that
-// can be passed on.
-bool set_state(rte_mbuf& m, const VnetHeader& h) noexcept {
+// Makes the checksum complete and marks what the kernel knows of the packet.
+Arrived set_state(rte_mbuf& m, const VnetHeader& h) noexcept {
   const bool partial = (h.flags & VnetHeader::kNeedsChecksum) != 0;
   const bool valid = (h.flags & VnetHeader::kDataValid) != 0;
-  const bool merged = (h.gso_type & ~VnetHeader::kGsoEcn) != VnetHeader::kGsoNone;
+  const uint8_t type = h.gso_type & static_cast<uint8_t>(~VnetHeader::kGsoEcn);
+  const bool merged = type != VnetHeader::kGsoNone;
   if (!partial && !merged) [[likely]] {
     if (valid) m.ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
-    return true;
+    return Arrived::kWhole;
   }
   const PacketView v = parse(m, Link::kEthernet);
   // Inside a tunnel it's another header than the one that others look at.
   const bool outer = !partial || (v.version != 0 && v.l4_off() == h.csum_start);
+  if (!outer && (type == VnetHeader::kGsoTcp4 || type == VnetHeader::kGsoTcp6)) return Arrived::kInTunnel;
   if (partial) {
     const bool sctp = outer && v.proto == kProtoSctp && h.csum_offset == kSctpChecksum;
     if (!(sctp ? finish_crc32c(m, h.csum_start) : finish_checksum(m, h.csum_start, h.csum_offset)))
-      return false;
+      return Arrived::kUnusable;
   }
   if (merged) {
     // Datagrams merged inside a tunnel: neither the gateway nor the kernel could take that apart again.
-    if (!outer || l4_checksum(m, v) == nullptr) return false;
+    if (!outer || l4_checksum(m, v) == nullptr) return Arrived::kUnusable;
     // Merged as a list: the checksum is still that of the first.
-    if (!partial && (!valid || !make_l4_checksum(m, v))) return false;
+    if (!partial && (!valid || !make_l4_checksum(m, v))) return Arrived::kUnusable;
     m.ol_flags |= RTE_MBUF_F_RX_LRO;
     m.tso_segsz = h.gso_size < m.pkt_len ? h.gso_size : 0;
   }
   if (outer) m.ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
-  return true;
+  return Arrived::kWhole;
 }
 
 // Describes a packet that leaves as several, so that the kernel takes it apart: one that arrived merged,
@@ -224,19 +222,17 @@ void KernelPort::Queue::take(uint16_t slot) noexcept {
     return;
   }
   PktPtr pkt(unchain(s, msg.msg_len - static_cast<uint32_t>(sizeof s.hdr)));
-  if (merged_in_tunnel(*pkt, s.hdr)) [[unlikely]] {
+  const Arrived arrived = set_state(*pkt, s.hdr);
+  uint16_t n = 0;
+  if (arrived == Arrived::kWhole) [[likely]] {
+    waiting[waiting_n] = pkt.release();
+    n = 1;
+  } else if (arrived == Arrived::kInTunnel) {
     const auto most = static_cast<uint16_t>(waiting.size() - waiting_n - kBurst);
-    const uint16_t n = cut_merged(*pkt, s.hdr.csum_start, s.hdr.gso_size, buffers, &waiting[waiting_n], most);
-    if (n == 0) rx_errors.add(1);
-    for (uint16_t i = 0; i < n; ++i) restore_tag(*waiting[waiting_n++], msg.msg_hdr);
-    return;
+    n = cut_merged(*pkt, s.hdr.csum_start, s.hdr.gso_size, buffers, &waiting[waiting_n], most);
   }
-  if (!set_state(*pkt, s.hdr)) {
-    rx_errors.add(1);
-    return;
-  }
-  restore_tag(*pkt, msg.msg_hdr);
-  waiting[waiting_n++] = pkt.release();
+  if (n == 0) rx_errors.add(1);
+  for (; n != 0; --n) restore_tag(*waiting[waiting_n++], msg.msg_hdr);
 }
 
 // The first of those that wait.

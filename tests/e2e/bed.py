@@ -19,8 +19,8 @@ TAG = "pxt"
 class Bed:
     """outside host -- [1400 B hop] -- [wire] -- gateway -- [wire] -- inside host
 
-    options: .pxgw, .wire, .pxnic (paths), .keep_dir, .ports (kernel or softnic), .nic (options of the NIC outside; of them kernel
-    ports have lro alone)
+    options: .pxgw, .wire, .pxnic (paths), .keep_dir, .ports (kernel or softnic), .nic (options of the NIC outside;
+    of them kernel ports have lro alone)
     hop: None, "icmp" or "silent" (routers that drop "fragmentation needed")
     wires: options of the faulty wire by side, such as {"outside": ["--loss", 1]}
     lro_applies: whether a NIC merges such TCP, where it can merge

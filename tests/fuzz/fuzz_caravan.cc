@@ -5,8 +5,8 @@
 #include "caravan/core/caravan.h"
 #include "caravan/dp/unbundler.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/with_dpdk.h"
 #include "tests/support/builder.h"
-#include "tests/support/eal.h"
 
 using namespace test;
 
@@ -32,11 +32,6 @@ Frame frame_of(int version, uint8_t tos, const Bytes& payload) {
 }
 
 }  // namespace
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  start_dpdk();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   FuzzInput in(bytes, size);

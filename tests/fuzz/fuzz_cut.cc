@@ -4,14 +4,9 @@
 
 #include "pxio/dp/cut_merged.h"
 #include "tests/fuzz/input.h"
-#include "tests/support/eal.h"
+#include "tests/fuzz/with_dpdk.h"
 
 using namespace test;
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  start_dpdk();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput in(data, size);

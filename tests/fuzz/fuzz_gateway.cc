@@ -5,6 +5,7 @@
 #include "caravan/core/hello.h"
 #include "pxgw/dp/caravan_stage.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/with_dpdk.h"
 #include "tests/support/bed.h"
 
 using namespace test;
@@ -109,11 +110,6 @@ Frame datagram(FuzzInput& in, const Flow& flow, Direction d) {
 }
 
 }  // namespace
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  start_dpdk();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput in(data, size);

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Any ICMP message, with a good checksum, from either side, while a flow is open.
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/with_dpdk.h"
 #include "tests/support/bed.h"
 
 using namespace test;
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  start_dpdk();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput in(data, size);

@@ -2,14 +2,9 @@
 // Any frame, over any chain of buffers, through the parser.
 #include "pxio/dp/packet_view.h"
 #include "tests/fuzz/input.h"
-#include "tests/support/eal.h"
+#include "tests/fuzz/with_dpdk.h"
 
 using namespace test;
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  start_dpdk();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput in(data, size);

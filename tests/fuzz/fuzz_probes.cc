@@ -4,6 +4,7 @@
 #include "fpmtud/core/wire.h"
 #include "pxgw/dp/probe_stage.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/with_dpdk.h"
 #include "tests/support/bed.h"
 
 using namespace test;
@@ -39,11 +40,6 @@ Frame fragment(FuzzInput& in, Lower lo, const Bytes& whole) {
 }
 
 }  // namespace
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  start_dpdk();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput in(data, size);

@@ -60,17 +60,6 @@ class Peer {
     REQUIRE(::send(fd_, all.data(), all.size(), 0) == static_cast<ssize_t>(all.size()));
   }
 
-  void send_all(const std::vector<Bytes>& frames) {
-    std::vector<mmsghdr> messages(frames.size());
-    std::vector<iovec> parts(frames.size());
-    for (size_t i = 0; i < frames.size(); ++i) {
-      parts[i] = {const_cast<uint8_t*>(frames[i].data()), frames[i].size()};
-      messages[i].msg_hdr.msg_iov = &parts[i];
-      messages[i].msg_hdr.msg_iovlen = 1;
-    }
-    REQUIRE(sendmmsg(fd_, messages.data(), static_cast<unsigned>(frames.size()), 0) == static_cast<int>(frames.size()));
-  }
-
   // The next frame as it was on the wire; empty where none comes.
   Bytes receive(int wait_ms = 1000) {
     pollfd p{fd_, POLLIN, 0};
@@ -318,6 +307,7 @@ TEST_CASE("KernelPort: what the kernel merged comes whole, with its segment size
 bool gro_is_on() {
   return std::system("ethtool -k px0 | grep -q '^generic-receive-offload: on'") == 0;
 }
+void set_gro(bool on) { run(std::string("ethtool -K px0 gro ") + (on ? "on" : "off")); }
 const pxio::OffloadState& merging(const std::vector<pxio::OffloadState>& all) {
   for (const auto& o : all)
     if (std::string(o.name) == "lro") return o;
@@ -329,7 +319,7 @@ TEST_CASE("KernelPort: GRO is set at the interface as configured, and put back",
   NoLeak guard;
   Net net(1500);
   const bool before = GENERATE(false, true), wanted = GENERATE(false, true);
-  run(std::string("ethtool -K px0 gro ") + (before ? "on" : "off"));
+  set_gro(before);
   {
     auto port = KernelPort::open({.ifname = "px0", .mtu = 1500, .buffers = pools().buffers(), .lro = wanted});
     CHECK(gro_is_on() == wanted);
@@ -337,14 +327,14 @@ TEST_CASE("KernelPort: GRO is set at the interface as configured, and put back",
     CHECK(merging(offloads).used == wanted);
     CHECK_THAT(merging(offloads).how, Catch::Contains(wanted ? "GRO" : "off by configuration"));
     // Somebody else changes it: said as it is, and what would change it.
-    run(std::string("ethtool -K px0 gro ") + (wanted ? "off" : "on"));
+    set_gro(!wanted);
     offloads = port->offloads();
     CHECK(merging(offloads).used == !wanted);
     CHECK_THAT(merging(offloads).how, Catch::Contains(std::string("ethtool -K px0 gro ") + (wanted ? "on" : "off")));
-    run(std::string("ethtool -K px0 gro ") + (wanted ? "on" : "off"));
+    set_gro(wanted);
   }
   CHECK(gro_is_on() == before);
-  run(std::string("ethtool -K px0 gro ") + (before ? "off" : "on"));
+  set_gro(!before);
   { auto port = KernelPort::open({.ifname = "px0", .mtu = 1500, .buffers = pools().buffers(), .lro = before}); }
   CHECK(gro_is_on() == !before);
 }
@@ -412,13 +402,9 @@ TEST_CASE("KernelPort: TCP in a tunnel that passes through arrives as it was sen
     f.insert(f.end(), inner.begin() + 14, inner.end());
     sent.push_back(f);
   }
-  peer.send_all(sent);
+  for (const Bytes& f : sent) peer.send(f);
   std::vector<Bytes> got;
-  while (got.size() < sent.size()) {
-    const auto some = receive(*port, 1);
-    if (some.empty()) break;
-    for (const PktPtr& p : some) got.push_back(to_bytes(*p));
-  }
+  for (const PktPtr& p : receive(*port, sent.size())) got.push_back(to_bytes(*p));
   CHECK(got == sent);
   CHECK(port->stats().rx_errors == 0);
   CHECK(port->stats().rx_pkts == sent.size());
