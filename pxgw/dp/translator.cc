@@ -543,6 +543,7 @@ void Translator::inbound(Item& it, PktPtr pkt) noexcept {
   if (v.signed_) return passes(End::kOptions, &Counters::pass_tcp_signed);
   if (v.bad_options || v.mptcp) return passes(End::kOptions, &Counters::pass_tcp_options);
   if (old || v.payload_len == 1) return passes(End::kGap, &Counters::pass_tcp_old);
+  if (f->jumbo && merge_on(it, pkt)) return;
   if (!f->jumbo || v.ip_len > f->merge_cap) return passes(End::kOther, &Counters::pass_tcp_small_mss);
   merger_.add(*f, std::move(pkt), v, now_);
 }
@@ -657,6 +658,53 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
     if (v.ip_len <= policy_->inside_mtu) return push(std::move(pkt), it.dir);
     drop(std::move(pkt), &Counters::drop_split_checksum);
   }
+}
+
+// What the port has merged never fits what is held by chance: as many of its segments as there is room for fill that
+// up, what makes whole packets leaves with as many as they take, and the rest is held. True: it is done; `pkt` and
+// `it.v` may have become a part. False: nothing has been done, and the packet is as good as any.
+bool Translator::merge_on(Item& it, PktPtr& pkt) noexcept {
+  PacketView& v = it.v;
+  Flow& f = *it.flow;
+  const uint16_t segment = segment_payload(*pkt, v);
+  if (segment == v.payload_len || segment < kLeastFull) [[likely]] return false;
+  const uint32_t headers = uint32_t{v.l3_len} + v.l4_len;
+  const uint32_t room = f.merge_cap > headers ? f.merge_cap - headers : 0;
+  if (segment > room || pkt->data_len < v.header_len()) return false;
+  const uint32_t front = merger_.lacking(f, *pkt, v, segment);
+  if (v.payload_len <= room && (front == 0 || v.payload_len <= front)) return false;
+  // CWR would have to stay with the first segment.
+  if ((v.flags & kCwr) != 0 && cwr_rule_merged(&f) == CwrRule::kFirstOnly) return false;
+  const bool good = (pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+  if (!good && !l4_checksum_holds(*pkt, v)) return false;
+  pkt->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+
+  PacketView part;
+  const auto pool = [&](uint32_t len) { return pool_for(buffers_, v.header_len() + len); };
+  const auto parted = [this] {
+    ++count_.engine.split_in_pkts;
+    count_.engine.split_out_segs += 2;
+  };
+  if (front != 0) {
+    PktPtr head = take_front(*pkt, v, front, segment, pool(front), part);
+    if (!head) return false;
+    parted();
+    merger_.add(f, std::move(head), part, now_);
+  }
+  if (v.payload_len <= room) {
+    ++count_.merge_recut;
+    merger_.add(f, std::move(pkt), v, now_);
+    return true;
+  }
+  merger_.flush(f, End::kOther, now_);
+  const uint32_t back = v.payload_len % (room / segment * segment);
+  PktPtr rest;
+  if (back != 0 && back % segment == 0 && (v.flags & (kPsh | kFin)) == 0)
+    rest = take_back(*pkt, v, back, segment, pool(back), part);
+  if (rest) parted();
+  recut(it, std::move(pkt), f.merge_cap);
+  if (rest) merger_.add(f, std::move(rest), part, now_);
+  return true;
 }
 
 // Which segments a packet was merged of where its port doesn't know: as long as those that the flow had

@@ -126,6 +126,7 @@ class Translator {
   void leave_to_port(PktPtr pkt, const PacketView& v, Direction d, uint32_t piece, uint32_t n) noexcept;
   bool split_and_push(PktPtr& pkt, const Item& it, uint32_t piece, pxio::CwrRule cwr) noexcept;
   void recut(Item& it, PktPtr pkt, uint32_t limit) noexcept;
+  bool merge_on(Item& it, PktPtr& pkt) noexcept;
   void note_segment(rte_mbuf& m, const Item& it) const noexcept;
   void too_big(PktPtr pkt, const Item& it, uint16_t mtu) noexcept;
   void icmp(Item& it, PktPtr pkt) noexcept;

@@ -153,6 +153,14 @@ End Merger::mismatch(const Hold& h, const Flow& flow, const rte_mbuf& m, const P
   return End::kNone;
 }
 
+uint32_t Merger::lacking(const Flow& flow, const rte_mbuf& m, const PacketView& v, uint16_t segment) const noexcept {
+  if (flow.hold == 0) return 0;
+  const Hold& h = holds_[flow.hold];
+  const End end = mismatch(h, flow, m, v);
+  if (end != End::kNone && end != End::kFull) return 0;
+  return (uint32_t{flow.merge_cap} - h.ip_len) / segment * segment;
+}
+
 void Merger::join(Hold& h, PktPtr pkt, const PacketView& v) noexcept {
   if (h.unsettled) {  // until here it could have left as it came
     trim_to(*h.head, uint32_t{h.l2_len} + h.ip_len);

@@ -82,6 +82,9 @@ class Merger {
   // has seen that it carries on and sends it. False: it needs add(); nothing has changed.
   template <typename Fields>
   bool add_whole(Flow& flow, const Fields& s, uint32_t segment, uint32_t now_us) noexcept;
+  // Payload of `m` that would fill up the packet held for the flow, in whole segments of `segment` bytes; 0 where
+  // it doesn't match. It may be more than `m` has.
+  uint32_t lacking(const Flow& flow, const rte_mbuf& m, const PacketView& v, uint16_t segment) const noexcept;
   // Of a burst: segments that add_plain() took, and those of them that are bulk.
   void note_plain(uint32_t segs, uint32_t bulk) noexcept {
     count_.merge_in_segs += segs;

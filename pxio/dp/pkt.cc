@@ -47,6 +47,28 @@ void trim_longer(rte_mbuf& m, uint32_t len) noexcept {
   }
 }
 
+void erase(rte_mbuf& m, uint16_t at, uint32_t len) noexcept {
+  m.pkt_len -= len;
+  if (len < uint32_t{m.data_len} - at) {
+    std::memmove(data(m) + len, data(m), at);
+    m.data_off = static_cast<uint16_t>(m.data_off + len);
+    m.data_len = static_cast<uint16_t>(m.data_len - len);
+    return;
+  }
+  len -= uint32_t{m.data_len} - at;
+  m.data_len = at;
+  rte_mbuf* next = m.next;
+  for (; len >= next->data_len; next = m.next) {
+    len -= next->data_len;
+    m.next = std::exchange(next->next, nullptr);
+    m.nb_segs--;
+    next->nb_segs = 1;
+    rte_pktmbuf_free_seg(next);
+  }
+  next->data_off = static_cast<uint16_t>(next->data_off + len);
+  next->data_len = static_cast<uint16_t>(next->data_len - len);
+}
+
 rte_mbuf* hand_over_head(rte_mbuf* m) noexcept {
   // Drivers reject empty segments: the next one becomes the head.
   rte_mbuf* head = std::exchange(m->next, nullptr);

@@ -68,6 +68,10 @@ inline void trim_to(rte_mbuf& m, uint32_t len) noexcept {
   if (m.pkt_len > len) [[unlikely]] trim_longer(m, len);
 }
 
+// Takes `len` bytes out of the packet behind its first `at`, which lie in the first segment and move up; more follow.
+// The caller is the only one who holds the buffers.
+void erase(rte_mbuf& m, uint16_t at, uint32_t len) noexcept;
+
 // Takes `len` bytes off the front; they lie in the first segment, and at least one byte stays there
 // unless the next segment exists, which then takes over as the head. Returns the (new) head.
 rte_mbuf* hand_over_head(rte_mbuf* m) noexcept;  // of strip_front: the first segment is empty

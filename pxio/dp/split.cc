@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "pxio/dp/checksum.h"
+#include "pxio/dp/plain.h"
 
 namespace pxio {
 namespace {
@@ -129,6 +130,75 @@ SplitResult split(const rte_mbuf& m, const PacketView& v, uint16_t piece, uint16
     write_headers(*out[i], v, common, seq, static_cast<uint16_t>(first_id + i), flags, len, sums[i]);
   }
   return SplitResult::kDone;
+}
+
+namespace {
+
+// Where a packet is parted, in its payload: the new one gets `len` bytes from `at` on, the old one keeps the rest,
+// which begins at `rest`.
+struct Parting {
+  uint32_t at, len, rest;
+};
+
+PktPtr part_off(rte_mbuf& m, PacketView& v, const Parting& p, uint16_t segment, rte_mempool* pool,
+                PacketView& part) noexcept {
+  if (!writable(m)) return PktPtr();
+  PktPtr made = new_packet(pool);
+  if (!made) return made;
+  const uint32_t headers = v.header_len();
+  trim_to(m, v.l2_len + v.ip_len);
+  const uint8_t* ip = data(m) + v.l2_len;
+  const Common common = sum_common(m, v);
+  const uint16_t id = v.version == 4 ? header_at<Ipv4Header>(m, v.l2_len).id.host() : 0;
+  const uint16_t flags = header_at<TcpHeader>(m, v.l4_off()).off_flags.host();
+  // The checksum tells the payload's sum, and so that of the rest.
+  const auto all = static_cast<uint16_t>(~fold(header_sum(ip, v.version == 6, v.l3_len, v.l4_len, v.ip_len)));
+  std::memcpy(data(*made), data(m), headers);
+  const uint16_t sum = Reader(m, headers + p.at).take(data(*made) + headers, p.len);
+  made->data_len = static_cast<uint16_t>(headers + p.len);
+  made->pkt_len = headers + p.len;
+  made->port = m.port;
+  made->ol_flags = m.ol_flags;
+  made->tso_segsz = segment;
+  const auto of = [&](uint32_t begin, uint32_t len) {
+    PacketView w = v;
+    w.seq = v.seq + begin;
+    w.payload_len = static_cast<uint16_t>(len);
+    w.ip_len = v.l3_len + v.l4_len + len;
+    if (begin + len != v.payload_len) w.flags = static_cast<uint16_t>(w.flags & ~(kPsh | kFin));
+    return w;
+  };
+  const auto write = [&](rte_mbuf& to, const PacketView& w, uint16_t payload_sum) {
+    const auto off_flags = static_cast<uint16_t>((flags & 0xf000) | w.flags);
+    const auto step = static_cast<uint16_t>((w.seq - v.seq) / segment);
+    write_headers(to, w, common, w.seq, static_cast<uint16_t>(id + step), off_flags, w.payload_len, payload_sum);
+  };
+  part = of(p.at, p.len);
+  const PacketView rest = of(p.rest, v.payload_len - p.len);
+  if (p.rest != 0) {
+    erase(m, static_cast<uint16_t>(headers), p.len);
+  } else {
+    trim_to(m, headers + rest.payload_len);
+  }
+  // At an odd offset of the payload a part's bytes count the other way round.
+  const uint16_t taken = p.at % 2 != 0 ? swap_odd(sum) : sum;
+  const uint16_t left = fold(uint64_t{all} + static_cast<uint16_t>(~taken));
+  write(*made, part, sum);
+  write(m, rest, p.rest % 2 != 0 ? swap_odd(left) : left);
+  v = rest;
+  return made;
+}
+
+}  // namespace
+
+PktPtr take_front(rte_mbuf& m, PacketView& v, uint32_t len, uint16_t segment, rte_mempool* pool,
+                  PacketView& part) noexcept {
+  return part_off(m, v, {0, len, len}, segment, pool, part);
+}
+
+PktPtr take_back(rte_mbuf& m, PacketView& v, uint32_t len, uint16_t segment, rte_mempool* pool,
+                 PacketView& part) noexcept {
+  return part_off(m, v, {v.payload_len - len, len, 0}, segment, pool, part);
 }
 
 }  // namespace pxio

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Splitting of a TCP segment into smaller ones: one pass over the payload that copies and sums at once.
-// Worker thread.
+// And parting of what a port has merged, so that it can be merged on. Worker thread.
 #pragma once
 #include <cstdint>
 
@@ -31,5 +31,15 @@ enum class CwrRule : uint8_t { kFirstOnly, kEverySegment };
 // caller's. Each piece must fit a buffer of the pool.
 SplitResult split(const rte_mbuf& m, const PacketView& v, uint16_t piece, uint16_t n, CwrRule cwr,
                   rte_mempool* pool, rte_mbuf** out) noexcept;
+
+// The first or last `len` bytes of the payload of `m` (kind kTcp, more than `len` bytes of it, its checksum proved)
+// become a packet of their own, copied to a buffer of `pool`, which must hold them and the headers; `m` keeps the
+// rest, and `v` goes with it. PSH and FIN stay with the last bytes; the IPv4 ID counts up by one for every
+// `segment` bytes. `part` is what parse() would say of the new packet, which is marked as merged of such segments.
+// Null, and nothing has changed: no buffer, or the packet shares its own with others.
+PktPtr take_front(rte_mbuf& m, PacketView& v, uint32_t len, uint16_t segment, rte_mempool* pool,
+                  PacketView& part) noexcept;
+PktPtr take_back(rte_mbuf& m, PacketView& v, uint32_t len, uint16_t segment, rte_mempool* pool,
+                 PacketView& part) noexcept;
 
 }  // namespace pxio
