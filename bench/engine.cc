@@ -46,6 +46,7 @@ Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers)
   capacity.handshakes = 1024;
   // Every flow may be under way with six segments.
   capacity.held = std::max(4096u, o.flows * 2);
+  times_.resize(o.workers);
   for (uint16_t q = 0; q < o.workers; ++q)
     workers_.push_back(std::make_unique<pxgw::Worker>(
         q, std::vector<pxgw::PairPorts>{{outside_.get(), inside_.get()}}, policies_, capacity, buffers));
@@ -64,7 +65,7 @@ Engine::Engine(const EngineOptions& o, Wires& w, pxio::Buffers buffers)
       h.address.bytes = {0x20, 0x01};
     }
     std::memcpy(h.address.bytes.data() + (o.version == 6 ? 12 : 0), &address, sizeof address);
-    if (!hosts_.table.set(h, now_)) throw std::runtime_error("no room for hosts that take caravans");
+    if (!hosts_.table.set(h, times_[0].now)) throw std::runtime_error("no room for hosts that take caravans");
   }
 }
 
@@ -76,9 +77,9 @@ void Engine::open_flows(const Frames& frames, rte_mempool* pool) {
       if (m == nullptr) throw std::runtime_error("no buffer for a handshake");
       const bool in = frames.handshake(f, step, *m) == pxio::Direction::kInbound;
       (in ? wire_outside_ : wire_inside_)->inject(m);
-      before();
+      fan_out(1);
       poll();
-      after();
+      gather();
       for (RingPort* port : {wire_outside_, wire_inside_})
         for (uint16_t n; (n = port->collect(out, 32)) != 0;) rte_pktmbuf_free_bulk(out, n);
     }
@@ -89,17 +90,28 @@ void Engine::open_flows(const Frames& frames, rte_mempool* pool) {
 }
 
 void Engine::drain() noexcept {
-  for (const auto& w : workers_) w->drain(now_);
-  after();
+  for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->drain(times_[i].now);
+  gather();
 }
 
-void Engine::before() noexcept {
+void Engine::fan_out(uint32_t bursts) noexcept {
   for (pxio::FanoutPort* p : fanned_)
-    for (uint32_t i = 0; i < bursts(); ++i) p->pump();
+    for (uint32_t i = 0; i < bursts; ++i) p->pump();
 }
 
-void Engine::after() noexcept {
+void Engine::gather() noexcept {
   for (pxio::FanoutPort* p : fanned_) p->drain();
+}
+
+uint64_t Engine::lost() const {
+  uint64_t n = 0;
+  for (pxio::FanoutPort* p : fanned_) n += p->stats().rx_dropped;
+  return n;
+}
+
+uint64_t Engine::received(uint16_t worker) {
+  workers_[worker]->publish();
+  return workers_[worker]->counters().in_pkts;
 }
 
 pxgw::Counters Engine::counters() {
@@ -115,14 +127,14 @@ FanOutAlone::FanOutAlone(uint16_t workers, Wires& w)
     : workers_(workers), port_(std::make_unique<RingPort>(w.from_outside.get(), w.to_outside.get()), workers,
                                pxio::FlowHash{.secret = 1}) {}
 
-void FanOutAlone::after() noexcept {
+void FanOutAlone::send_back() noexcept {
   rte_mbuf* pkts[pxio::kBurst];
   for (uint16_t w = 0; w < workers_; ++w)
     while (const uint16_t n = port_.rx_burst(w, pkts, pxio::kBurst)) port_.tx_burst(w, pkts, n);
 }
 
 void FanOutAlone::drain() noexcept {
-  after();
+  send_back();
   port_.drain();
 }
 

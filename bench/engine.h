@@ -32,11 +32,6 @@ class Subject {
   virtual ~Subject() = default;
   // One burst of each ring, if there is one. Whether there was.
   virtual bool poll() noexcept = 0;
-  // Around each poll, untimed: what others do for the subject.
-  virtual void before() noexcept {}
-  virtual void after() noexcept {}
-  // That a poll takes, before() having brought them.
-  virtual uint32_t bursts() const noexcept { return 1; }
   // What it still holds leaves.
   virtual void drain() noexcept = 0;
 };
@@ -75,25 +70,27 @@ struct EngineOptions {
   pxio::Nanos poll_takes = std::chrono::microseconds(1);  // by which its clock goes on with each poll
 };
 
-// The gateway's worker as it ships; or several, in turns, behind a fan-out that isn't counted: a burst for
-// each in a poll.
+// The gateway's worker as it ships; or several behind a fan-out.
 class Engine final : public Subject {
  public:
   Engine(const EngineOptions& options, Wires& wires, pxio::Buffers buffers);
   // Opens all flows of `frames` by handshakes, whose packets come from `pool` and go back to it.
   void open_flows(const Frames& frames, rte_mempool* pool);
   bool poll() noexcept override {
-    now_ += options_.poll_takes;
     bool any = false;
-    for (const auto& w : workers_) any |= w->poll_once(now_);
+    for (uint16_t i = 0; i < workers_.size(); ++i) any |= poll_worker(i);
     return any;
   }
-  void poll_at(pxio::Nanos now) noexcept { workers_[0]->poll_once(now_ = now); }
+  // On a thread of its own, if need be: workers share nothing.
+  bool poll_worker(uint16_t i) noexcept { return workers_[i]->poll_once(times_[i].now += options_.poll_takes); }
+  void poll_at(pxio::Nanos now) noexcept { workers_[0]->poll_once(times_[0].now = now); }
   void drain() noexcept override;
-  void before() noexcept override;
-  void after() noexcept override;
-  uint32_t bursts() const noexcept override { return static_cast<uint32_t>(workers_.size()); }
+  // What lies in the ports' rings goes to the workers, so many bursts of it; and what they send to the ports.
+  void fan_out(uint32_t bursts) noexcept;
+  void gather() noexcept;
+  uint64_t lost() const;  // packets that the workers' rings had no room for
   pxgw::Counters counters();
+  uint64_t received(uint16_t worker);  // packets from outside
 
  private:
   EngineOptions options_;
@@ -104,7 +101,10 @@ class Engine final : public Subject {
   pxgw::CaravanHosts hosts_;
   pxgw::PolicySet policies_;
   std::vector<std::unique_ptr<pxgw::Worker>> workers_;
-  pxio::Nanos now_{std::chrono::seconds(1)};
+  struct alignas(64) Time {
+    pxio::Nanos now{std::chrono::seconds(1)};
+  };
+  std::vector<Time> times_;  // of each worker
 };
 
 // What the fan-out costs: from a port to the workers' rings, and from theirs to the port.
@@ -112,7 +112,7 @@ class FanOutAlone final : public Subject {
  public:
   FanOutAlone(uint16_t workers, Wires& wires);
   bool poll() noexcept override { return port_.pump(); }
-  void after() noexcept override;  // the workers send back what they get
+  void send_back() noexcept;  // as workers, what they got
   void drain() noexcept override;
 
  private:

@@ -14,6 +14,7 @@
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "bench/run.h"
+#include "bench/scale.h"
 #include "bench/simulate.h"
 #include "pxio/ctl/eal.h"
 
@@ -28,6 +29,11 @@ struct RunArguments {
   std::vector<uint32_t> flows{1, 64, 1024, 16384, 65536}, arrival{1};
   int ip = 4;
   bench::Options options;
+};
+
+struct ScaleArguments {
+  std::vector<uint32_t> flows{64, 1024, 16384};
+  bench::ScaleOptions options;
 };
 
 struct LoadArguments {
@@ -93,6 +99,23 @@ Json run(const RunArguments& a) {
   return results;
 }
 
+Json scale(const ScaleArguments& a) {
+  if (a.options.cpus[0] == a.options.cpus[1]) throw std::runtime_error("two workers want two CPUs: --cpu and --other-cpu");
+  Json results = Json::array();
+  fmt::print("{}\n", bench::scale_head());
+  for (uint32_t flows : a.flows) {
+    progress(fmt::format("{} flows", flows));
+    bench::ScaleOptions o = a.options;
+    o.flows = flows;
+    const bench::Scale s = bench::measure_scale(o);
+    progress("");
+    results.push_back({{"flows", flows}, {"cycles", s.cycles}, {"speed_up", s.speed_up}});
+    fmt::print("{}\n", bench::scale_row(results.back()));
+    std::fflush(stdout);
+  }
+  return results;
+}
+
 Json load(const LoadArguments& a) {
   Json results = Json::array();
   fmt::print("| flows | Mpps | hold us | yield | mean bytes | delay us: median | 99th | largest |\n|--:|--:|--:|--:|--:|--:|--:|--:|\n");
@@ -143,7 +166,6 @@ int main(int argc, char** argv) {
   run_command->add_option("--cpu", r.options.worker_cpu, "CPU of the worker")->capture_default_str();
   run_command->add_option("--writer-cpu", r.options.writer_cpu, "CPU that writes packets, for other-core")->capture_default_str();
   run_command->add_flag("!--no-peers", r.options.peers, "engine and floor only");
-  run_command->add_flag("--two-workers", r.options.two_workers, "merge, warm: two workers, too, and their fan-out");
 
   LoadArguments l;
   CLI::App* load_command = app.add_subcommand("load", "yield and delay under a load, in simulated time");
@@ -155,7 +177,15 @@ int main(int argc, char** argv) {
   load_command->add_option("--line", l.line_gbps, "speed of the line in Gb/s")->check(CLI::Range(1.0, 1600.0))->capture_default_str();
   load_command->add_flag("--lone", l.lone, "lone segments instead of the mix");
 
-  for (CLI::App* c : {run_command, load_command}) {
+  ScaleArguments w;
+  CLI::App* scale_command = app.add_subcommand("scale", "two workers on two cores against one, everything in DRAM");
+  scale_command->add_option("--flows", w.flows, "flows")->delimiter(',')->check(CLI::Range(16, 131072))->capture_default_str();
+  scale_command->add_option("--rounds", w.options.rounds, "rounds, in which all take turns")->check(CLI::Range(1, 1000))->capture_default_str();
+  scale_command->add_option("--packets", w.options.packets, "packets a round, of each")->check(CLI::Range(32768, 1 << 28))->capture_default_str();
+  scale_command->add_option("--cpu", w.options.cpus[0], "CPU of the first worker")->capture_default_str();
+  scale_command->add_option("--other-cpu", w.options.cpus[1], "CPU of the second worker")->capture_default_str();
+
+  for (CLI::App* c : {run_command, load_command, scale_command}) {
     c->add_option("--json", file, "write the results to this file, too");
     c->add_option("--memory", memory, "MB for buffers")->capture_default_str();
   }
@@ -172,8 +202,9 @@ int main(int argc, char** argv) {
     const std::string pages = pxio::start_eal(eal);
     const Json machine = bench::describe_machine(pages);
     fmt::print("{}; {}; {}\n\n", machine["cpu"].get<std::string>(), pages, machine["dpdk"].get<std::string>());
-    const Json results = *run_command ? run(r) : load(l);
-    if (!file.empty()) store(file, {{"machine", machine}, {"kind", *run_command ? "run" : "load"}, {"results", results}});
+    const Json results = *run_command ? run(r) : *scale_command ? scale(w) : load(l);
+    const char* kind = *run_command ? "run" : *scale_command ? "scale" : "load";
+    if (!file.empty()) store(file, {{"machine", machine}, {"kind", kind}, {"results", results}});
     return 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "pxbench: {}\n", e.what());

@@ -186,6 +186,18 @@ std::string table_row(const Json& r, double hz) {
                      r.contains("yield") ? fmt::format("{:.1f} %", r["yield"].get<double>() * 100) : "", peers);
 }
 
+std::string scale_head() {
+  return "| flows | 1 worker | 2, one after the other | 2 together | times as fast | fan-out |\n|--:|--:|--:|--:|--:|--:|";
+}
+
+std::string scale_row(const Json& r) {
+  const Json& c = r["cycles"];
+  const auto times = r["speed_up"].get<std::vector<double>>();
+  const auto [low, high] = std::minmax_element(times.begin(), times.end());
+  return fmt::format("| {} | {} | {} | {} | {:.2f} ({:.2f}-{:.2f}) | {} |", r["flows"].get<uint32_t>(), figure(c["1 worker"]),
+                     figure(c["alone"]), figure(c["together"]), median(times), *low, *high, figure(c["fan-out"]));
+}
+
 int report(const std::vector<std::string>& files, const std::string& folder) {
   for (const std::string& file : files) {
     std::ifstream in(file);
@@ -198,6 +210,9 @@ int report(const std::vector<std::string>& files, const std::string& folder) {
     if (j["kind"] == "caravans") {
       table_caravans(j["results"]);
       plot_caravans(j["results"], folder);
+    } else if (j["kind"] == "scale") {
+      fmt::print("{}\n", scale_head());
+      for (const Json& r : j["results"]) fmt::print("{}\n", scale_row(r));
     } else if (j["kind"] == "run") {
       fmt::print("{}\n", table_head());
       for (const Json& r : j["results"]) fmt::print("{}\n", table_row(r, m["tsc_hz"].get<double>()));

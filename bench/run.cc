@@ -48,11 +48,9 @@ class Bench {
     std::unique_ptr<Arrivals> arrivals;
     Engine* engine = nullptr;
     bool flood = false;
-    bool prepared = false;  // before and after each poll
     uint64_t cycles = 0, counted = 0;
     uint64_t drained = 0;  // buffers in what left last
   };
-  void add_two_workers();
   void add(const std::string& name, std::unique_ptr<Subject> s);
   void write_one(Named& s, rte_mbuf& m);
   void feed(Named& s, uint32_t n);
@@ -112,26 +110,10 @@ Bench::Bench(const Case& c, const Options& o) : c_(c), o_(o), wires_(1u << 17) {
       add("gso+sums", gso(wires_, Sums::kMade));
     }
   } else if (c.work != Work::kBoth && c.work != Work::kUnbundle) {
-    if (o.two_workers && c.work == Work::kMerge && c.lines == Lines::kWarm) add_two_workers();
     add("floor", merge_floor(wires_, outbound() ? pxio::Direction::kOutbound : pxio::Direction::kInbound));
     if (o.peers && c.version == 4 && c.work == Work::kMerge && c.run != 0 && c.flows <= 1024)
       add("gro", gro(wires_, c.flows, c.run == 1 ? std::max(1u, 6 * c.flows / kGroup) : 1));
   }
-}
-
-// Behind a fan-out, and the fan-out by itself: each would run on a core of its own. With warm lines alone, since
-// here one core does all in turns.
-void Bench::add_two_workers() {
-  EngineOptions e;
-  e.flows = c_.flows;
-  e.workers = 2;
-  auto engine = std::make_unique<Engine>(e, wires_, pools_->buffers());
-  Engine* p = engine.get();
-  add("2 workers", std::move(engine));
-  subjects_.back().prepared = true;
-  p->open_flows(*subjects_.back().frames, pools_->buffers().small);
-  add("fan-out", std::make_unique<FanOutAlone>(2, wires_));
-  subjects_.back().prepared = true;
 }
 
 void Bench::add(const std::string& name, std::unique_ptr<Subject> s) {
@@ -227,22 +209,20 @@ void Bench::work(Named& s, uint32_t n) {
   feed(s, n);
   // As many polls as there are bursts: a subject that has taken one ahead still has it to work on. What
   // was split is taken away as a port would, before its bytes fill the caches.
-  const uint32_t at_once = s.prepared ? 1 : cut() || c_.work == Work::kBoth ? kAtOnce : UINT32_MAX;
-  for (uint32_t left = n / kGroup / s.subject->bursts(); left != 0;) {
+  const uint32_t at_once = cut() || c_.work == Work::kBoth ? kAtOnce : UINT32_MAX;
+  for (uint32_t left = n / kGroup; left != 0;) {
     const uint32_t polls = std::min(left, at_once);
     left -= polls;
-    s.subject->before();
     const uint64_t begin = rte_rdtsc_precise();
     for (uint32_t k = 0; k < polls; ++k) s.subject->poll();
     s.cycles += rte_rdtsc_precise() - begin - clock_;
-    s.subject->after();
     collect(s, cut() && s.name != "read");
   }
   if (!cut()) s.counted += n;
 }
 
 void Bench::round(Named& s, uint32_t packets) {
-  const uint32_t step = c_.lines == Lines::kWarm ? kGroup * s.subject->bursts() : chunk_;
+  const uint32_t step = c_.lines == Lines::kWarm ? kGroup : chunk_;
   for (uint32_t done = 0; done < packets; done += step) work(s, step);
 }
 

@@ -53,7 +53,6 @@ struct Options {
   uint32_t packets = 1u << 18;  // a round
   int writer_cpu = 0, worker_cpu = 1;
   bool peers = true;
-  bool two_workers = false;  // merge with warm lines: by two workers too, and what their fan-out costs
 };
 
 struct Result {

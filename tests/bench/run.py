@@ -51,6 +51,9 @@ def main():
         faster = min(gro["gro"]) / min(gro["engine"])
         expect(f"1,024 flows one by one: {faster:.1f} times as fast as librte_gro, at least 8 on a busy machine",
                faster >= 8)
+        scale = bench(program, folder, "scale", "scale", "--flows", "1024", "--rounds", "3", "--packets", "65536")[0]
+        expect(f"two workers are {max(scale['speed_up']):.2f} times as fast as one, at least 1.5 on a busy machine",
+               max(scale["speed_up"]) >= 1.5)
         report = subprocess.run([program, "report", os.path.join(folder, "load.json"), "--plots", folder],
                                 stdout=subprocess.PIPE, text=True)
         expect("a report with plots", report.returncode == 0 and "| 4096 |" in report.stdout and
