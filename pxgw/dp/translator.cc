@@ -592,8 +592,9 @@ void Translator::outbound(Item& it, PktPtr pkt) noexcept {
     if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_small_mss);
     return drop(std::move(pkt), &Counters::drop_split_segments);
   }
-  if (merged && segment <= room) ++count_.merge_recut;
-  if (!split_and_push(pkt, it, piece, merged ? cwr_rule_merged(f) : cwr_rule(f)) && pkt) {
+  if (split_and_push(pkt, it, piece, merged ? cwr_rule_merged(f) : cwr_rule(f))) {
+    if (merged && segment <= room) ++count_.merge_recut;
+  } else if (pkt) {
     // Damaged on the way: whole if that is possible, for the receiver to find out.
     if (fits) return pass(std::move(pkt), it, &Counters::pass_tcp_bad_checksum);
     drop(std::move(pkt), &Counters::drop_split_checksum);
@@ -642,7 +643,6 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
   const uint32_t piece = seg == 0 ? 0 : room / seg * seg;
   if (piece == 0 || pieces(v.payload_len, piece) > kMaxSplit)
     return drop(std::move(pkt), &Counters::drop_split_segments);
-  ++count_.merge_recut;
   if (it.flow != nullptr) {
     const uint32_t end = v.seq + v.payload_len;
     if (!it.flow->seq_known || seq_before(it.flow->next_seq, end)) it.flow->next_seq = end;
@@ -652,6 +652,7 @@ void Translator::recut(Item& it, PktPtr pkt, uint32_t limit) noexcept {
   const uint64_t full = seg < kBulkPayload || it.flow == nullptr || !it.flow->jumbo
                             ? 0 : uint64_t{v.payload_len / piece} * (piece / seg);
   if (split_and_push(pkt, it, piece, lro ? cwr_rule_merged(it.flow) : CwrRule::kEverySegment)) {
+    ++count_.merge_recut;
     count_.engine.merge_bulk_full += full;
     if (piece + headers >= 8000) count_.engine.merge_bulk_jumbo += full;
   } else if (pkt) {
@@ -682,6 +683,7 @@ bool Translator::merge_on(Item& it, PktPtr& pkt) noexcept {
   PacketView part;
   const auto pool = [&](uint32_t len) { return pool_for(buffers_, v.header_len() + len); };
   const auto parted = [this] {
+    ++count_.merge_recut;
     ++count_.engine.split_in_pkts;
     count_.engine.split_out_segs += 2;
   };
@@ -692,7 +694,6 @@ bool Translator::merge_on(Item& it, PktPtr& pkt) noexcept {
     merger_.add(f, std::move(head), part, now_);
   }
   if (v.payload_len <= room) {
-    ++count_.merge_recut;
     merger_.add(f, std::move(pkt), v, now_);
     return true;
   }

@@ -133,6 +133,7 @@ TEST_CASE("Yield: what comes merged in any sizes leaves in full packets", "[lro]
   CHECK(bed.count().engine.merge_bulk_in == all);
   CHECK(bed.count().engine.merge_bulk_full == all);
   CHECK(bed.count().engine.merge_bulk_jumbo == all);
+  CHECK(bed.count().merge_recut == bed.count().engine.split_in_pkts);  // nothing is said to be an outbound jumbo
 }
 
 TEST_CASE("Headers: PSH and FIN stay with the last of the segments that came merged", "[lro]") {
