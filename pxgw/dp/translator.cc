@@ -109,6 +109,17 @@ template <bool kV6, bool kStamps, typename Fields>
   return true;
 }
 
+// Of `n` segments that follow the one that express() has just taken, as many as fit what is held with it: what
+// express() does for each. Returns how many.
+inline uint32_t Translator::express_run(rte_mbuf* const* pkts, uint32_t first, uint32_t n, Taken& taken) noexcept {
+  Flow& f = *plain_flows_[first];
+  const uint32_t k = merger_.add_run(f, pkts, lanes_, first, n, now_);
+  if (k == 0) return 0;
+  taken.lanes |= static_cast<uint32_t>((uint64_t{1} << k) - 1) << first;
+  for (uint32_t i = first; i < first + k; ++i) note_ack(f, lanes_.ack[i]);
+  return k;
+}
+
 void Translator::note_lanes(const InLanes& lanes, Taken& taken) noexcept {
   const auto note = [&](uint32_t ip_len, uint32_t n) {
     taken.pkts += n;
@@ -247,10 +258,19 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
   now_us_ = to_micros(now);
   now_ticks_ = to_ticks(now);
   const bool by_port = policy_->sides == Sides::kByPort && policy_->link == Link::kEthernet;
-  if (d == Direction::kInbound) {
-    burst<Direction::kInbound>(pkts, n, by_port, next);
+  touch_buffers(pkts, n);
+  if (d == Direction::kOutbound) {
+    touch_headers(pkts, n);
+    burst<Direction::kOutbound, false>(pkts, n, by_port, next, {});
+  } else if (by_port && recognise_lanes_ != nullptr && lanes_rest_ == 0) {
+    const InLanes lanes = recognise_lanes_(pkts, n, lanes_);
+    const bool runs = 2 * std::popcount(lanes.follows) > n;  // it pays where most follow
+    const uint32_t plain = runs ? burst<Direction::kInbound, true>(pkts, n, by_port, next, lanes)
+                                : burst<Direction::kInbound, false>(pkts, n, by_port, next, lanes);
+    rest_lanes(true, lanes.plain | lanes.merged, plain);
   } else {
-    burst<Direction::kOutbound>(pkts, n, by_port, next);
+    touch_headers(pkts, n);
+    rest_lanes(false, 0, burst<Direction::kInbound, false>(pkts, n, by_port, next, {}));
   }
   merger_.end_burst(now);
   if (offered_n_ != 0) run_stages();
@@ -258,17 +278,10 @@ void Translator::process(Direction d, rte_mbuf** pkts, uint16_t n, Nanos now,
 
 // Each pass loads what the next needs: within one the loads of all packets are under way together. Plain
 // loads, since of more than some 20 prefetches at a time processors drop the rest.
-template <Direction kWay>
-inline void Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::span<rte_mbuf* const> next) noexcept {
+template <Direction kWay, bool kRuns>
+[[gnu::noinline]] uint32_t Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::span<rte_mbuf* const> next,
+                                  const InLanes lanes) noexcept {
   constexpr bool kIn = kWay == Direction::kInbound;
-  touch_buffers(pkts, n);
-  InLanes lanes;
-  const bool tried = kIn && by_port && recognise_lanes_ != nullptr && lanes_rest_ == 0;
-  if (tried) {
-    lanes = recognise_lanes_(pkts, n, lanes_);
-  } else {
-    touch_headers(pkts, n);
-  }
   const auto is = [](uint32_t bits, unsigned i) { return (bits >> i & 1) != 0; };
   const auto lane_key = [this](uint16_t i) {
     FlowKey key;
@@ -284,6 +297,7 @@ inline void Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::sp
       rte_prefetch0(next[i]);
       rte_prefetch0(&next[i]->next);
     }
+    if (kRuns && is(lanes.follows, i)) continue;
     if (kIn && is(in_lane, i)) [[likely]] {
       hashes_[i] = flows_.hash(lane_key(i));
       flows_.prefetch(hashes_[i]);
@@ -292,7 +306,11 @@ inline void Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::sp
     }
   }
   for (uint16_t i = 0; i < n; ++i) {
-    Flow* f = !kIn                ? find_one(i, is(plain, i))
+    if (kRuns && is(lanes.follows, i)) {
+      plain_flows_[i] = plain_flows_[i - 1];
+      continue;
+    }
+    Flow* f = !kIn             ? find_one(i, is(plain, i))
               : is(in_lane, i) ? flows_.find(lane_key(i), hashes_[i])
                                : find_alone(i, is(plain, i));
     plain_flows_[i] = f;
@@ -303,19 +321,28 @@ inline void Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::sp
       rte_prefetch0(f);
     }
   }
+  const auto followers = [&lanes](uint32_t i) {  // of the packet in lane i
+    return static_cast<uint32_t>(std::countr_one(static_cast<uint32_t>(uint64_t{lanes.follows} >> (i + 1))));
+  };
   if (kIn) {
     uint32_t opening = 0, closing = 0;  // packets under construction: how many begin, and a bit for each that ends
     const Flow* before = nullptr;
+    uint32_t in_row = 0;
     for (uint16_t i = 0; i < n; ++i) {
+      if (kRuns && is(lanes.follows, i)) continue;
       const Flow* f = is(lanes.merged, i) ? nullptr : plain_flows_[i];
       const bool again = f == std::exchange(before, f);
       if (f == nullptr) continue;
-      // The buffer that this one will be chained to: that of the packet before it, or one that is held.
       if (again) {
         rte_prefetch0(&pkts[i - 1]->next);
-      } else if (f->hold == 0) {
+        in_row += 1 + (kRuns ? followers(i) : 0);
+        if (f->hold != 0 && merger_.prefetch_last(*f, in_row)) closing |= 1u << i;
+        continue;
+      }
+      in_row = 1 + (kRuns ? followers(i) : 0);
+      if (f->hold == 0) {
         ++opening;
-      } else if (merger_.prefetch_last(*f)) {
+      } else if (merger_.prefetch_last(*f, in_row)) {
         closing |= 1u << i;
       }
     }
@@ -325,17 +352,22 @@ inline void Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::sp
   Taken taken;
   const bool room = kIn && merger_.has_room();
   const uint32_t in_express = room ? lanes.plain : 0;
+  const auto prefetch_next = [&next](uint32_t i) {
+    if (i >= next.size()) return;
+    rte_prefetch0(data(*next[i]));
+    rte_prefetch0(data(*next[i]) + 64);
+  };
   for (uint16_t i = 0; i < n; ++i) {
-    if (i < next.size()) {
-      rte_prefetch0(data(*next[i]));
-      rte_prefetch0(data(*next[i]) + 64);
-    }
+    prefetch_next(i);
     if (!kIn) {
       if (is(plain, i) && express_out(plain_flows_[i], *pkts[i], plain_[i], taken)) continue;
     } else if (is(in_express, i)) [[likely]] {
       if (express<false, true>(plain_flows_[i], *pkts[i], lanes_.frame[i], sizeof(EthernetHeader),
                                LaneFields(lanes_, i))) {
         taken.lanes |= 1u << i;
+        if (kRuns && is(lanes.follows >> 1, i)) {
+          for (uint32_t k = express_run(pkts, i + 1u, followers(i), taken); k != 0; --k) prefetch_next(++i);
+        }
         continue;
       }
     } else if (is(lanes.merged, i)) {
@@ -349,12 +381,12 @@ inline void Translator::burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::sp
     }
     dispatch(items_[i], PktPtr(pkts[i]));
   }
-  if (kIn) rest_lanes(tried, in_lane, plain);
   if (kIn) note_lanes(lanes, taken);
   note_sizes(taken, kWay);
   (kIn ? count_.in_pkts : count_.out_pkts) += taken.pkts;
   (kIn ? count_.in_bytes : count_.out_bytes) += taken.bytes;
   if (kIn) merger_.note_plain(taken.segs, taken.bulk);
+  return plain;
 }
 
 void Translator::offer(PktPtr pkt, Item& it) noexcept {

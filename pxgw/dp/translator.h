@@ -101,6 +101,7 @@ class Translator {
   void took(Flow& f, const Fields& s) noexcept;
   template <bool kV6, bool kStamps, typename Fields>
   bool express(Flow* f, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const Fields& s) noexcept;
+  uint32_t express_run(rte_mbuf* const* pkts, uint32_t first, uint32_t n, Taken& taken) noexcept;
   bool express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
   bool express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
   template <Direction kWay>
@@ -109,8 +110,10 @@ class Translator {
   void rest_lanes(bool tried, uint32_t in_lane, uint32_t plain) noexcept;
   Flow* find_one(uint16_t i, bool plain) noexcept;
   Flow* find_alone(uint16_t i, bool plain) noexcept;
-  template <Direction kWay>
-  void burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::span<rte_mbuf* const> next) noexcept;
+  // kRuns: what follows (InLanes) is taken together with what it follows. Returns which packets are plain segments.
+  template <Direction kWay, bool kRuns>
+  uint32_t burst(rte_mbuf** pkts, uint16_t n, bool by_port, std::span<rte_mbuf* const> next,
+                 pxio::InLanes lanes) noexcept;
   bool express_out(Flow* flow, rte_mbuf& m, const pxio::PlainSegment& s, Taken& taken) noexcept;
   void dispatch(Item& it, PktPtr pkt) noexcept;
   void note_end(Item& it) noexcept;

@@ -16,6 +16,7 @@
 #include "pxio/dp/packet_view.h"
 #include "pxio/dp/pkt.h"
 #include "pxio/dp/plain.h"
+#include "pxio/dp/plain_lanes.h"
 #include "pxio/dp/tx_buffer.h"
 #include "pxio/dp/units.h"
 #include "pxio/dp/zeroed.h"
@@ -75,6 +76,10 @@ class Merger {
   template <bool kV6, bool kStamps, typename Fields>
   bool add_plain(Flow& flow, rte_mbuf& m, const uint8_t* p, uint8_t l2_len, const Fields& s, Nanos now,
                  uint32_t now_us) noexcept;
+  // Of `n` segments from lane `first` on, InLanes::follows, behind one that add_plain() has taken: takes as many as
+  // fit what is now held for the flow, and returns how many; at least one where anything is held and it may grow.
+  uint32_t add_run(Flow& flow, rte_mbuf* const* pkts, const PlainLanes& lanes, uint32_t first, uint32_t n,
+                   Nanos now) noexcept;
   // Whether a burst may be held.
   bool has_room() const noexcept { return held_buffers_ + kBurst <= max_buffers_; }
   // The same for what the port has merged, where nothing is held and it leaves at once, being full or ended
@@ -94,8 +99,8 @@ class Merger {
   // Bring near, in this order, what add_plain() will touch. Each follows pointers that the one before it has
   // brought near, so they are called for all of a burst in turn.
   void prefetch(const Flow& flow) const noexcept { rte_prefetch0(&holds_[flow.hold]); }
-  // True: the packet held will be full, and prefetch_head() is worth its while.
-  bool prefetch_last(const Flow& flow) const noexcept;
+  // `n` segments come. True: the packet held will be full, and prefetch_head() is worth its while.
+  bool prefetch_last(const Flow& flow, uint32_t n) const noexcept;
   void prefetch_head(const Flow& flow) const noexcept;
   // Slots for `n` new packets.
   void prefetch_free(uint32_t n) const noexcept;

@@ -41,11 +41,11 @@ inline uint8_t priorities_of(const uint8_t* p, unsigned l2_len) {
   return static_cast<uint8_t>(p[14] >> 4 | (l2_len == 22 ? p[18] & 0xf0 : 0));
 }
 
-inline bool Merger::prefetch_last(const Flow& flow) const noexcept {
+inline bool Merger::prefetch_last(const Flow& flow, uint32_t n) const noexcept {
   if (flow.hold == 0) return false;
   const Hold& h = holds_[flow.hold];
   if (h.last != nullptr) rte_prefetch0(&h.last->next);
-  if (h.ip_len + 2u * flow.full_payload <= flow.merge_cap) return false;
+  if (h.ip_len + (n + 1) * flow.full_payload <= flow.merge_cap) return false;
   rte_prefetch0(h.head);
   rte_prefetch0(&links_[flow.hold]);
   return true;
@@ -187,6 +187,47 @@ template <bool kV6, bool kStamps, typename Fields>
   h->keep = flow.bulk >= keep_from_;
   after(flow, *h, s.push() ? kPsh : uint8_t{0}, now);
   return true;
+}
+
+inline uint32_t Merger::add_run(Flow& flow, rte_mbuf* const* pkts, const PlainLanes& lanes, uint32_t first,
+                                uint32_t n, Nanos now) noexcept {
+  constexpr uint16_t kHeaders = sizeof(EthernetHeader) + kIpv4HeaderLen + 32;
+  Hold& h = holds_[flow.hold];
+  if (flow.hold == 0 || h.buffers >= max_chain_ || (limits_.early_segs > 1 && flow.early < limits_.early_packets))
+    return 0;
+  const uint32_t payload_len = LaneFields(lanes, first).payload_len();
+  n = std::min({n, (flow.merge_cap - uint32_t{h.ip_len}) / payload_len, uint32_t{max_chain_} - h.buffers});
+  uint32_t sums[2] = {0, 0};  // at even and at odd offsets of the TCP payload
+  bool odd = h.ip_len % 2 != 0;
+  uint32_t k = 0;
+  for (; k < n; ++k) {
+    const uint8_t* p = lanes.frame[first + k];
+    if (((h.macs_a ^ load<uint64_t>(p)) | (h.macs_b ^ load<uint32_t>(p + 8))) != 0) [[unlikely]] break;
+    rte_mbuf& m = *pkts[first + k];
+    m.data_off = static_cast<uint16_t>(m.data_off + kHeaders);
+    m.data_len = static_cast<uint16_t>(payload_len);
+    h.last->next = &m;
+    h.last = &m;
+    sums[odd] += lanes.sum[first + k];
+    odd ^= payload_len % 2 != 0;
+  }
+  if (k == 0) return 0;
+  h.header_sums += sums[0] + swap_odd(fold(sums[1]));
+  h.buffers = static_cast<uint8_t>(h.buffers + k);
+  h.segs = static_cast<uint8_t>(h.segs + k);
+  h.ip_len = static_cast<uint16_t>(h.ip_len + k * payload_len);
+  if (payload_len >= kBulkPayload) h.bulk_segs = static_cast<uint8_t>(h.bulk_segs + k);
+  held_buffers_ += k;
+  const LaneFields end(lanes, first + k - 1);
+  h.ack = end.ack();
+  h.tsval = end.tsval();
+  h.tsecr = end.tsecr();
+  h.window = end.window();
+  flow.bulk = static_cast<uint8_t>(std::min<uint32_t>(flow.bulk + k, kBulkMax));
+  flow.next_seq += k * payload_len;
+  h.keep = flow.bulk >= keep_from_;
+  after(flow, h, 0, now);
+  return k;
 }
 
 template <typename Fields>

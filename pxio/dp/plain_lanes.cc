@@ -142,6 +142,49 @@ PXIO_AVX2 inline Eight eight(const uint8_t* const* p, const uint32_t* frame_len,
   return {bits(ok), bits(_mm256_cmpeq_epi32(length, first))};
 }
 
+// Eight words, each beside the one before it: `at` and `at` - 1 ... Loads are those of whole vectors that were stored,
+// since others would wait for the stores to reach the cache.
+struct Neighbours {
+  __m256i here, before;
+};
+PXIO_AVX2 inline Neighbours neighbours(const uint32_t* lanes, uint32_t at) {
+  const auto* from = reinterpret_cast<const __m256i*>(lanes + at);
+  const __m256i here = _mm256_load_si256(from);
+  const __m256i joint = _mm256_permute2x128_si256(at == 0 ? here : _mm256_load_si256(from - 1), here, 0x21);
+  return {here, _mm256_alignr_epi8(here, joint, 12)};
+}
+// A bit for each of lanes `at` ... at + 7 whose word is that of the lane before it.
+PXIO_AVX2 inline uint32_t repeated(const uint64_t* lanes, uint32_t at) {
+  const auto* from = reinterpret_cast<const __m256i*>(lanes + at);
+  __m256i last = at == 0 ? _mm256_setzero_si256() : _mm256_load_si256(from - 1);
+  uint32_t r = 0;
+  for (int i = 0; i < 2; ++i) {
+    const __m256i here = _mm256_load_si256(from + i);
+    const __m256i before = _mm256_alignr_epi8(here, _mm256_permute2x128_si256(last, here, 0x21), 8);
+    r |= static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(here, before)))) << 4 * i;
+    last = here;
+  }
+  return r;
+}
+
+// InLanes::follows of lanes `at` ... at + 7, whoever is plain; of lane 0 it doesn't hold.
+PXIO_AVX2 inline uint32_t following(const PlainLanes& l, uint32_t at) {
+  const Neighbours seq = neighbours(l.seq.data(), at), length = neighbours(l.ip_len.data(), at);
+  const __m256i end = add(seq.before, _mm256_sub_epi32(length.before, all(kIpv4HeaderLen + 32)));
+  uint32_t r = bits(_mm256_cmpeq_epi32(seq.here, end));
+  if (r == 0) [[likely]] return 0;  // flows take turns
+  const Neighbours ports = neighbours(l.ports.data(), at), flags = neighbours(l.window_flags.data(), at);
+  __m256i ok = _mm256_cmpeq_epi32(length.here, length.before);
+  ok = _mm256_and_si256(ok, _mm256_cmpeq_epi32(ports.here, ports.before));
+  ok = _mm256_and_si256(ok, masked_equal(_mm256_or_si256(flags.here, flags.before), uint32_t{kPsh} << 16, 0));
+  __m256i back = _mm256_setzero_si256();  // the highest bit tells what steps back
+  for (const auto* lanes : {&l.ack, &l.tsval, &l.tsecr}) {
+    const Neighbours of = neighbours(lanes->data(), at);
+    back = _mm256_or_si256(back, _mm256_sub_epi32(of.here, of.before));
+  }
+  return r & bits(ok) & ~bits(back) & repeated(l.addr.data(), at) & repeated(l.same.data(), at);
+}
+
 PXIO_AVX2 InLanes recognise_avx2(rte_mbuf* const* pkts, uint16_t n, PlainLanes& lanes) noexcept {
   const uint8_t** p = lanes.frame.data();
   alignas(32) uint32_t frame_len[kBurst];
@@ -167,14 +210,16 @@ PXIO_AVX2 InLanes recognise_avx2(rte_mbuf* const* pkts, uint16_t n, PlainLanes& 
     p[i] = kNothing.data();
     frame_len[i] = 0;
   }
-  uint32_t ok = 0, alike = 0;
+  uint32_t ok = 0, alike = 0, follows = 0;
   __m256i first = _mm256_setzero_si256();
   for (uint32_t i = 0; i < whole; i += kLanes) {
     const Eight e = eight(p + i, frame_len + i, lanes, i, first);
     ok |= e.plain << i;
     alike |= e.alike << i;
+    follows |= following(lanes, i) << i;
   }
-  return {ok & single, ok & merged, alike};
+  const uint32_t plain = ok & single;
+  return {plain, ok & merged, alike, follows & plain & plain << 1};
 }
 
 }  // namespace

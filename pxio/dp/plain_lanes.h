@@ -50,6 +50,9 @@ struct InLanes {
   uint32_t plain = 0;   // plain segments, by the rules of recognise_inbound()
   uint32_t merged = 0;  // what the port made of such (RTE_MBUF_F_RX_LRO), in one buffer or several
   uint32_t alike = 0;   // as long as the burst's first packet
+  // Plain, and going on where the packet before it ends, which is plain: of its flow and length, equal in all that
+  // must be to be merged with it but for the MAC addresses, and neither with PSH.
+  uint32_t follows = 0;
 };
 
 // Fills the lanes of up to kBurst packets; those of packets that the result doesn't name don't

@@ -55,7 +55,7 @@ Frame some_frame(std::mt19937& rnd) {
   constexpr std::array<uint16_t, 6> kFlags{PSH, ECE, CWR, AE, FIN, URG};
   if (any(3) == 0) t.add_flags(kFlags[any(kFlags.size())]);
   if (any(16) == 0) t.pad_to(1600);
-  if (any(16) == 0) t.cut({120});
+  if (any(16) == 0) t.cut({64});
   Frame f = t.build();
   constexpr std::array<uint64_t, 4> kVerdicts{
       RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN, RTE_MBUF_F_RX_L4_CKSUM_GOOD, RTE_MBUF_F_RX_L4_CKSUM_NONE,
@@ -131,4 +131,66 @@ TEST_CASE("Lanes: the same segments are recognised, with the same fields, as one
   CHECK(in_lanes > 10000);
   CHECK(merged > 1000);
   CHECK(others > 1000);
+}
+
+TEST_CASE("Lanes: a segment follows where it may be merged with the one before it", "[lanes]") {
+  NoLeak guard;
+  const pxio::RecogniseLanes recognise = pxio::recognise_lanes();
+  if (recognise == nullptr) {
+    SUCCEED("this processor has no lanes");
+    return;
+  }
+  std::mt19937 rnd(7);
+  const auto any = [&rnd](uint32_t below) { return static_cast<uint32_t>(rnd() % below); };
+  std::array<std::array<uint32_t, 2>, 14> seen{};  // of each change: how often it was, and how often it followed
+  for (int round = 0; round < 3000; ++round) {
+    const auto n = static_cast<uint16_t>(any(pxio::kBurst + 1));
+    std::vector<pxio::PktPtr> held;
+    std::array<rte_mbuf*, pxio::kBurst> pkts{};
+    std::array<uint32_t, pxio::kBurst> change{};
+    uint32_t seq = rnd(), ack = rnd(), tsval = rnd(), tsecr = rnd(), len = 1 + any(1400);
+    uint16_t port = 7;
+    uint8_t tos = 0;
+    for (uint16_t i = 0; i < n; ++i) {
+      const uint32_t c = change[i] = any(3) == 0 ? any(seen.size()) : 0;
+      if (c == 1) ack += any(5000), tsval += any(3), tsecr += any(3);  // this and 0 only go on
+      if (c == 2) --ack;
+      if (c == 3) --tsval;
+      if (c == 4) --tsecr;
+      if (c == 5) seq += 1 + any(2) * 0xfffffffe;
+      if (c == 6) ++len;
+      if (c == 7) ++port;
+      if (c == 8) tos ^= 2;
+      Tcp t = tcp4();
+      t.sport = port;
+      t.seq(seq).ack(ack).ts(tsval, tsecr).tos(tos).id(static_cast<uint16_t>(rnd())).data(len);
+      if (c == 9) t.add_flags(PSH);
+      if (c == 10) t.add_flags(ECE);
+      if (c == 11) t.ttl(3);
+      if (c == 12) t.cut({64});
+      Frame f = t.build();
+      if (c == 13) f.ol_flags |= RTE_MBUF_F_RX_LRO, f.segsz = 100;
+      seq += len;
+      held.push_back(to_mbuf(f, pools().buffers()));
+      pkts[i] = held.back().get();
+    }
+    pxio::PlainLanes lanes;
+    const pxio::InLanes in = recognise(pkts.data(), n, lanes);
+    // Those that change the next one, too: what it follows is another.
+    constexpr uint32_t kOnce = 1u << 9 | 1u << 10 | 1u << 11 | 1u << 12 | 1u << 13;
+    for (uint16_t i = 0; i < n; ++i) {
+      const bool follows = (in.follows >> i & 1) != 0;
+      const bool after_once = i > 0 && (kOnce >> change[i - 1] & 1) != 0;
+      const bool both_plain = i > 0 && (in.plain >> (i - 1) & 3) == 3;
+      const bool alike = i > 0 && change[i] == change[i - 1] && (change[i] == 10 || change[i] == 11);
+      const bool want = both_plain && ((change[i] <= 1 && !after_once) || alike);
+      INFO("round " << round << ", lane " << i << " of " << n << ", change " << change[i]);
+      REQUIRE(follows == want);
+      ++seen[change[i]][follows];
+    }
+    if (n < 32) REQUIRE(in.follows >> n == 0);
+  }
+  CHECK(seen[0][1] > 10000);
+  CHECK(seen[1][1] > 100);
+  for (const auto& s : seen) CHECK(s[0] > 100);
 }
