@@ -121,19 +121,20 @@ inline uint64_t Counters::*Bundler::unfit(const rte_mbuf& m, const PacketView& v
   if (v.kind != Kind::kUdp) return &Counters::bundle_not_fragment;
   const uint8_t* ip = data(m) + v.l2_len;
   const auto udp = pxio::load<pxio::UdpHeader>(ip + v.l3_len);
-  // A shorter UDP length leaves room for options (RFC 9868) that a caravan has no place for. What the port
-  // merged has several datagrams under one header.
+  // A shorter UDP length leaves room for options (RFC 9868) that a caravan has no place for.
   if (v.why != pxio::Opaque::kNone || v.l3_len != ip_bytes(family(kV6)) || udp.len.host() != v.ip_len - v.l3_len ||
-      (m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 || (!kV6 && (ip[6] & ~0x40) != 0))
+      (!kV6 && (ip[6] & ~0x40) != 0))
     return &Counters::bundle_not_form;
   if (!unicast(ip, kV6)) return &Counters::bundle_not_address;
   const uint16_t src = udp.src_port.host(), dst = udp.dst_port.host();
   if (is_tunnel(src) || is_tunnel(dst) || src == limits_.port || dst == limits_.port) return &Counters::bundle_not_tunnel;
   if ((m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD || (kV6 && udp.checksum == 0))
     return &Counters::bundle_not_checksum;
-  if (!pxio::writable(m) || rte_pktmbuf_headroom(&m) < front_bytes(family(kV6)) || m.nb_segs >= limits_.max_segs)
-    return &Counters::bundle_not_buffer;
   return nullptr;
+}
+
+bool Bundler::bundles(const rte_mbuf& m, const PacketView& v) const noexcept {
+  return (v.version == 6 ? unfit<true>(m, v) : unfit<false>(m, v)) == nullptr;
 }
 
 // Whether an IPv6 datagram is undamaged: one that isn't would make the whole caravan fail.
@@ -225,6 +226,11 @@ bool Bundler::add_as(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   if (cap == 0) return false;
   if (uint64_t Counters::*why = unfit<kV6>(*pkt, v); why != nullptr)
     return pass(count_.*why, slot, why == &Counters::bundle_not_checksum ? End::kChecksum : End::kOther, pkt, now);
+  // What the port merged has several datagrams under one header.
+  if ((pkt->ol_flags & RTE_MBUF_F_RX_LRO) != 0) [[unlikely]]
+    return pass(count_.bundle_not_form, slot, End::kOther, pkt, now);
+  if (!pxio::writable(*pkt) || rte_pktmbuf_headroom(pkt) < front_bytes(family(kV6)) || pkt->nb_segs >= limits_.max_segs)
+    return pass(count_.bundle_not_buffer, slot, End::kOther, pkt, now);
   Facts<kV6> f(*pkt, v);
   if (f.lone_size() > cap)
     return pass(count_.bundle_not_size, slot, End::kOther, pkt, now);

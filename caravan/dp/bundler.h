@@ -47,6 +47,8 @@ class Bundler {
   // held, or pushed behind what was held for its pair. False: its host hasn't asked for caravans, or none
   // are made in observe-only mode; it stays the caller's, and nothing is held for its pair.
   bool add(rte_mbuf* pkt, const pxio::PacketView& v, pxio::Nanos now) noexcept;
+  // Whether datagrams of this kind are bundled, for hosts that ask: those of which `pkt` was merged (Kind::kUdp).
+  bool bundles(const rte_mbuf& pkt, const pxio::PacketView& v) const noexcept;
   // After each receive burst: what isn't part of a stream of datagrams leaves.
   void end_burst(pxio::Nanos now) noexcept;
   void flush_expired(pxio::Nanos now) noexcept;

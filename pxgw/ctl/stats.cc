@@ -46,7 +46,7 @@ constexpr Description kEngine[] = {
 // Counters are grouped by how their names begin; the first group that fits has them.
 struct Group {
   std::string_view title;
-  std::array<std::string_view, 6> prefixes;
+  std::array<std::string_view, 7> prefixes;
   std::string_view note;  // for docs/counters.md
 };
 constexpr Group kGroups[] = {
@@ -63,7 +63,7 @@ constexpr Group kGroups[] = {
     {"Dropped", {"drop_"}, "Packets that were lost in the gateway, by reason."},
     {"Path MTU and fragments", {"frag_", "icmp_", "ptb_", "pmtu_", "probe_"}, ""},
     {"Flows", {"flow_"}, ""},
-    {"Caravans", {"bundle_", "unbundle_", "observed_", "spaced", "hello_", "reassembl"}, ""},
+    {"Caravans", {"bundle_", "unbundle_", "observed_", "spaced", "hello_", "udp_cut_", "reassembl"}, ""},
 };
 
 const Group* group_of(std::string_view name) {
@@ -307,7 +307,7 @@ int64_t unaccounted(const Counters& c) noexcept {
   const uint64_t unbundled = b.unbundle_out - b.unbundle_in;
   const uint64_t merged_away =
       e.merge_out_segs - e.merge_out_merged + b.bundle_out_datagrams - b.bundle_out_caravans +
-      c.reassembled_fragments - c.reassembled_pkts;
+      c.reassembled_fragments - c.reassembled_pkts - (c.udp_cut_datagrams - c.udp_cut_pkts);
   const uint64_t dropped = c.drop_split_checksum + c.drop_split_segments + c.drop_no_buffer +
                            c.drop_too_big + c.ptb_taken + c.ptb_ignored + c.probe_answers +
                            c.probe_errors + c.probe_taken + c.drop_hello + c.drop_caravan_foreign + c.caravan_held +

@@ -6,6 +6,7 @@
 #include "caravan/dp/hello.h"
 #include "caravan/dp/pair.h"
 #include "pxgw/dp/translator.h"
+#include "pxio/dp/cut_merged.h"
 
 namespace pxgw {
 
@@ -18,7 +19,8 @@ using pxio::PktPtr;
 
 namespace {
 
-constexpr uint32_t kSpaced = 1024;  // datagrams that wait for their place
+constexpr uint32_t kSpaced = 1024;     // datagrams that wait for their place
+constexpr uint16_t kMostMerged = 128;  // datagrams in one packet: UDP_MAX_SEGMENTS of Linux
 
 caravan::Bundler::Limits bundler_limits(const Policy& p, uint16_t max_segs) {
   return {.hold = p.hold_limit,
@@ -36,6 +38,7 @@ CaravanStage::CaravanStage(const Context& c, CaravanHosts& hosts, Ports ports)
       outlet_(c.translator),
       to_inside_(c.to_inside),
       count_(c.count),
+      buffers_(c.buffers),
       hosts_(hosts),
       ports_(ports),
       registrar_(
@@ -93,6 +96,7 @@ uint16_t CaravanStage::taken_by_host(const rte_mbuf& m, const PacketView& v, Nan
 
 bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
   if (p.view->kind == Kind::kFragment && reassembles() && reassemble(p, now)) return true;
+  if (pxio::merged_datagrams(*p.pkt, *p.view) && part(p, now)) return true;
   if (foreign(*p.pkt, *p.view, now)) {
     ++count_.drop_caravan_foreign;
     PktPtr(p.pkt).reset();
@@ -112,6 +116,24 @@ bool CaravanStage::reassemble(const Packet& p, Nanos now) noexcept {
   Reassembler::Out out;
   const uint16_t n =
       reassembler_.add(p.pkt, *p.view, std::min(takes, policy_->inside_mtu), now, out);
+  to_host({out.data(), n}, now);
+  return true;
+}
+
+// Datagrams that the port merged, for a host that takes caravans. True: they are on their way one by one.
+bool CaravanStage::part(const Packet& p, Nanos now) noexcept {
+  if (policy_->caravans.mode != Caravans::Mode::kOn || taken_by_host(*p.pkt, *p.view, now) == 0 ||
+      (p.pkt->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) != RTE_MBUF_F_RX_L4_CKSUM_GOOD ||
+      !bundler_.bundles(*p.pkt, *p.view))
+    return false;
+  std::array<rte_mbuf*, kMostMerged> out;
+  const uint16_t n = pxio::cut_merged(*p.pkt, p.view->l4_off(), p.pkt->tso_segsz, buffers_, out.data(), kMostMerged);
+  if (n == 0) return false;
+  // Their checksums have just been made.
+  for (uint16_t i = 0; i < n; ++i) out[i]->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+  PktPtr(p.pkt).reset();
+  ++count_.udp_cut_pkts;
+  count_.udp_cut_datagrams += n;
   to_host({out.data(), n}, now);
   return true;
 }

@@ -48,6 +48,7 @@ class CaravanStage final : public Stage {
   bool foreign(const rte_mbuf& m, const pxio::PacketView& v, pxio::Nanos now) const noexcept;
   bool reassembles() const noexcept;
   bool reassemble(const Packet& p, pxio::Nanos now) noexcept;
+  bool part(const Packet& p, pxio::Nanos now) noexcept;
   void let_go(pxio::Nanos now) noexcept;  // of fragments that wait
   void to_host(std::span<rte_mbuf* const> pkts, pxio::Nanos now) noexcept;
   bool outbound(const Packet& p, pxio::Nanos now) noexcept;
@@ -59,6 +60,7 @@ class CaravanStage final : public Stage {
   Translator& outlet_;
   pxio::TxBuffer& to_inside_;
   Counters& count_;
+  pxio::Buffers buffers_;
   CaravanHosts& hosts_;
   const Ports ports_;
   caravan::Registrar registrar_;

@@ -33,8 +33,8 @@ struct Layers {
   }
 };
 
-// Finds the layers before the TCP header at `end`; all bytes up to there are contiguous at `p`. False: something
-// else stands there.
+// Finds the layers before the TCP header at `end`, or up to the UDP header there, which is one of them; all bytes up to
+// `end` are contiguous at `p`. False: something else stands there.
 bool find_layers(const uint8_t* p, uint32_t end, Layers& layers) noexcept {
   const auto word = [&](uint32_t at) { return load<be16>(p + at).host(); };
   uint32_t at = sizeof(EthernetHeader);
@@ -79,6 +79,7 @@ bool find_layers(const uint8_t* p, uint32_t end, Layers& layers) noexcept {
       bridged = type == kEtherBridged;
       at += 4u + ((flags & kGreChecksum) != 0 ? 4 : 0) + ((flags & kGreKey) != 0 ? 4 : 0);
     } else if (proto == kProtoUdp) {
+      if (at == end) return layers.add(Layer::Kind::kUdp, at);
       if (at + sizeof(UdpHeader) + 8 > end || !layers.add(Layer::Kind::kUdp, at)) return false;
       const uint16_t port = word(at + 2);
       at += sizeof(UdpHeader);
@@ -105,8 +106,10 @@ bool find_layers(const uint8_t* p, uint32_t end, Layers& layers) noexcept {
 
 uint16_t checksum_of(uint64_t sum) { return static_cast<uint16_t>(~fold(sum)); }
 
+bool ends_with_udp(const Layers& layers) { return layers.of[layers.n - 1u].kind == Layer::Kind::kUdp; }
+
 // Lengths, then checksums from the inside to the outside, of the packet of `len` bytes at `p`; its number is `k`.
-void mend(uint8_t* p, uint32_t len, uint32_t tcp_at, const Layers& layers, uint16_t k) noexcept {
+void mend(uint8_t* p, uint32_t len, uint32_t l4_at, const Layers& layers, uint16_t k) noexcept {
   const auto pseudo_of = [p](const Layer& ip, uint8_t proto, uint32_t l4_len) {
     return ip.kind == Layer::Kind::kIpv4 ? pseudo_sum(*reinterpret_cast<const Ipv4Header*>(p + ip.at), proto, l4_len)
                                          : pseudo_sum(*reinterpret_cast<const Ipv6Header*>(p + ip.at), proto, l4_len);
@@ -124,10 +127,12 @@ void mend(uint8_t* p, uint32_t len, uint32_t tcp_at, const Layers& layers, uint1
       reinterpret_cast<UdpHeader*>(p + l.at)->len = be16(static_cast<uint16_t>(len - l.at));
     }
   }
-  auto& tcp = *reinterpret_cast<TcpHeader*>(p + tcp_at);
-  const uint64_t pseudo = pseudo_of(layers.of[layers.n - 1u], kProtoTcp, len - tcp_at);
-  tcp.checksum = be16(0);
-  tcp.checksum = be16::from_raw(checksum_of(pseudo + sum_bytes(p + tcp_at, len - tcp_at)));
+  if (!ends_with_udp(layers)) {
+    auto& tcp = *reinterpret_cast<TcpHeader*>(p + l4_at);
+    const uint64_t pseudo = pseudo_of(layers.of[layers.n - 1u], kProtoTcp, len - l4_at);
+    tcp.checksum = be16(0);
+    tcp.checksum = be16::from_raw(checksum_of(pseudo + sum_bytes(p + l4_at, len - l4_at)));
+  }
   for (uint8_t i = layers.n; i-- != 0;) {
     const Layer& l = layers.of[i];
     if (l.kind == Layer::Kind::kUdp) {
@@ -150,16 +155,21 @@ void copy_out(const rte_mbuf& m, uint32_t offset, uint32_t len, uint8_t* to) noe
 
 }  // namespace
 
-uint16_t cut_merged(const rte_mbuf& m, uint32_t tcp_at, uint16_t size, const Buffers& buffers, rte_mbuf** out,
-                       uint16_t most) noexcept {
-  if (size == 0 || m.data_len < tcp_at + kTcpHeaderLen || tcp_at < sizeof(EthernetHeader)) return 0;
+uint16_t cut_merged(const rte_mbuf& m, uint32_t l4_at, uint16_t size, const Buffers& buffers, rte_mbuf** out,
+                    uint16_t most) noexcept {
+  if (size == 0 || m.data_len < l4_at + sizeof(UdpHeader) || l4_at < sizeof(EthernetHeader)) return 0;
   const uint8_t* p = data(m);
-  const auto& whole = *reinterpret_cast<const TcpHeader*>(p + tcp_at);
-  const uint32_t headers = tcp_at + whole.len();
   Layers layers;
-  if (whole.len() < kTcpHeaderLen || headers > kMostHeaders || m.data_len < headers || m.pkt_len <= headers ||
-      !find_layers(p, tcp_at, layers))
-    return 0;
+  if (l4_at > kMostHeaders || !find_layers(p, l4_at, layers)) return 0;
+  const bool udp = ends_with_udp(layers);
+  uint32_t l4_len = sizeof(UdpHeader);
+  if (!udp) {
+    if (m.data_len < l4_at + kTcpHeaderLen) return 0;
+    l4_len = reinterpret_cast<const TcpHeader*>(p + l4_at)->len();
+    if (l4_len < kTcpHeaderLen) return 0;
+  }
+  const uint32_t headers = l4_at + l4_len;
+  if (headers > kMostHeaders || m.data_len < headers || m.pkt_len <= headers) return 0;
   const uint32_t payload = m.pkt_len - headers, n = (payload + size - 1) / size;
   rte_mempool* pool = pool_for(buffers, headers + size);
   if (n > most || headers + size > room_of(pool) || !new_packets(pool, out, static_cast<uint16_t>(n))) return 0;
@@ -168,13 +178,15 @@ uint16_t cut_merged(const rte_mbuf& m, uint32_t tcp_at, uint16_t size, const Buf
     uint8_t* to = extend(*out[k], static_cast<uint16_t>(headers + part));
     std::memcpy(to, p, headers);
     copy_out(m, headers + k * size, part, to + headers);
-    auto& tcp = *reinterpret_cast<TcpHeader*>(to + tcp_at);
-    tcp.seq = be32(whole.seq.host() + k * size);
-    uint16_t flags = whole.off_flags.host();
-    if (k + 1 != n) flags = static_cast<uint16_t>(flags & ~(kPsh | kFin));
-    if (k != 0) flags = static_cast<uint16_t>(flags & ~kCwr);
-    tcp.off_flags = be16(flags);
-    mend(to, headers + part, tcp_at, layers, static_cast<uint16_t>(k));
+    if (!udp) {
+      auto& tcp = *reinterpret_cast<TcpHeader*>(to + l4_at);
+      tcp.seq = be32(tcp.seq.host() + k * size);
+      uint16_t flags = tcp.off_flags.host();
+      if (k + 1 != n) flags = static_cast<uint16_t>(flags & ~(kPsh | kFin));
+      if (k != 0) flags = static_cast<uint16_t>(flags & ~kCwr);
+      tcp.off_flags = be16(flags);
+    }
+    mend(to, headers + part, l4_at, layers, static_cast<uint16_t>(k));
   }
   return static_cast<uint16_t>(n);
 }

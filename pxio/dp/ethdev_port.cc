@@ -90,13 +90,14 @@ bool EthdevPort::sendable(rte_mbuf& m) const noexcept {
     prepare_to_cut(m, s_.ip_checksum);
     return true;
   }
+  if ((m.ol_flags & RTE_MBUF_F_RX_LRO) != 0 && merged_datagrams(m, parse(m, Link::kEthernet))) [[unlikely]] return false;
   return m.nb_segs <= s_.max_segs && m.pkt_len <= s_.max_frame;
 }
 
 rte_mbuf* EthdevPort::fit(uint16_t queue, rte_mbuf* m) noexcept {
   Queue& q = queues_[queue];
   PktPtr pkt(m);
-  if (pkt->pkt_len > s_.max_frame) {
+  if (pkt->pkt_len > s_.max_frame || merged_datagrams(*pkt, parse(*pkt, Link::kEthernet))) {
     if (!send_as_merged(queue, *pkt)) add(q.tx_too_big, 1);
     return nullptr;
   }
@@ -146,7 +147,7 @@ bool EthdevPort::send_as_merged(uint16_t queue, rte_mbuf& m) noexcept {
   const bool good = (m.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD;
   if ((m.ol_flags & RTE_MBUF_F_RX_LRO) == 0 || !good) return false;
   const PacketView v = parse(m, Link::kEthernet);
-  if (v.kind != Kind::kTcp && v.kind != Kind::kTcpOpaque) return false;
+  if (v.kind != Kind::kTcp && v.kind != Kind::kTcpOpaque && v.kind != Kind::kUdp) return false;
   std::array<rte_mbuf*, kMaxSplit> out;
   const uint16_t n = cut_merged(m, v.l4_off(), m.tso_segsz, s_.buffers, out.data(), kMaxSplit);
   if (n == 0 || out[0]->pkt_len > s_.max_frame) {

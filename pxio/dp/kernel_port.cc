@@ -47,7 +47,7 @@ void restore_tag(rte_mbuf& m, const msghdr& msg) noexcept {
 
 enum class Arrived : uint8_t {
   kWhole,     // to be passed on
-  kInTunnel,  // TCP that the kernel merged in a tunnel: to be cut first
+  kInTunnel,  // what the kernel merged in a tunnel: to be cut first
   kUnusable,  // can't be passed on
 };
 
@@ -61,18 +61,20 @@ Arrived set_state(rte_mbuf& m, const VnetHeader& h) noexcept {
     if (valid) m.ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
     return Arrived::kWhole;
   }
+  // UFO, of kernels before 4.14, isn't datagrams but the fragments of one.
+  if (merged && type != VnetHeader::kGsoTcp4 && type != VnetHeader::kGsoTcp6 && type != VnetHeader::kGsoUdp)
+    return Arrived::kUnusable;
   const PacketView v = parse(m, Link::kEthernet);
   // Inside a tunnel it's another header than the one that others look at.
   const bool outer = !partial || (v.version != 0 && v.l4_off() == h.csum_start);
-  if (!outer && (type == VnetHeader::kGsoTcp4 || type == VnetHeader::kGsoTcp6)) return Arrived::kInTunnel;
+  if (!outer && merged) return Arrived::kInTunnel;
   if (partial) {
     const bool sctp = outer && v.proto == kProtoSctp && h.csum_offset == kSctpChecksum;
     if (!(sctp ? finish_crc32c(m, h.csum_start) : finish_checksum(m, h.csum_start, h.csum_offset)))
       return Arrived::kUnusable;
   }
   if (merged) {
-    // Datagrams merged inside a tunnel: neither the gateway nor the kernel could take that apart again.
-    if (!outer || l4_checksum(m, v) == nullptr) return Arrived::kUnusable;
+    if (l4_checksum(m, v) == nullptr) return Arrived::kUnusable;
     // Merged as a list: the checksum is still that of the first.
     if (!partial && (!valid || !make_l4_checksum(m, v))) return Arrived::kUnusable;
     m.ol_flags |= RTE_MBUF_F_RX_LRO;

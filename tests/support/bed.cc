@@ -142,7 +142,7 @@ std::string Bed::check_balance() {
                         c.icmp_sent + c.probe_sent + c.probe_reports + c.caravan.unbundle_out;
   const uint64_t fewer = e.merge_out_segs - e.merge_out_merged + c.caravan.bundle_out_datagrams -
                          c.caravan.bundle_out_caravans + c.caravan.unbundle_in + c.reassembled_fragments -
-                         c.reassembled_pkts;
+                         c.reassembled_pkts - (c.udp_cut_datagrams - c.udp_cut_pkts);
   expect("packets sent", inside_tx_.pushed_pkts() + outside_tx_.pushed_pkts(),
          given_[0] + given_[1] + more - fewer - drops);
   expect("buffers not back", pools_.in_use(), 0);

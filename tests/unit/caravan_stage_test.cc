@@ -110,6 +110,64 @@ TEST_CASE("Caravans: a host that asked gets a stream in jumbos, each datagram on
   }
 }
 
+TEST_CASE("Caravans: datagrams that a port merged are bundled one by one, behind those before them", "[caravan]") {
+  for (const int version : {4, 6}) {
+    CaravanBed b;
+    constexpr size_t kSize = 1000;
+    const auto merged = [&](size_t payload, uint16_t port = 5000, uint64_t state = RTE_MBUF_F_RX_L4_CKSUM_GOOD) {
+      Frame f = udp(between(version, true), port, 6000, payload);
+      f.ol_flags = RTE_MBUF_F_RX_LRO | state;
+      f.segsz = kSize;
+      f.cuts = {500, 4000};
+      return f;
+    };
+    const auto one = [&](size_t payload) {
+      Frame f = udp(between(version, true), 5000, 6000, payload);
+      f.ol_flags = RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+      return f;
+    };
+    b.bed.in({merged(5 * kSize)});  // its host hasn't asked
+    auto out = b.bed.inside();
+    REQUIRE(out.size() == 1);
+    CHECK(out[0].l4.size() == 8 + 5 * kSize);
+    b.ask(version);
+    const std::vector<Frame> frames = {one(700), merged(13 * kSize + 5), one(900), merged(2 * kSize), one(300)};
+    b.bed.in(frames);
+    b.bed.advance(std::chrono::microseconds(100));
+    out = b.bed.inside();
+    CHECK(out.size() <= 4);
+    std::vector<Bytes> got;
+    for (const Decoded& d : out) {
+      CHECK(d.ip_len <= 9000);
+      for (const Bytes& each : inside_of(d)) got.push_back(each);
+    }
+    // Ports and bytes as they were; lengths and checksums are each datagram's own.
+    std::vector<Bytes> want;
+    for (const Frame& f : frames) {
+      const Bytes l4 = decode(f.bytes).l4;
+      for (size_t at = 8; at < l4.size(); at += kSize)
+        want.emplace_back(l4.begin() + static_cast<ptrdiff_t>(at),
+                          l4.begin() + static_cast<ptrdiff_t>(std::min(at + kSize, l4.size())));
+    }
+    REQUIRE(got.size() == want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      CHECK(Bytes(got[i].begin() + 8, got[i].end()) == want[i]);
+      CHECK(decode(udp(between(version, true), 5000, 6000, want[i]).bytes).l4 == got[i]);
+    }
+    const pxgw::Counters& c = b.bed.count();
+    CHECK(c.udp_cut_pkts == 2);
+    CHECK(c.udp_cut_datagrams == 16);
+    CHECK(c.caravan.bundle_not_form == 0);
+    // Tunnels aren't looked into, and what may be damaged isn't given new checksums.
+    b.bed.in({merged(3 * kSize, 4789)});
+    b.bed.in({merged(3 * kSize, 5000, 0)});
+    out = b.bed.inside();
+    REQUIRE(out.size() == 2);
+    for (const Decoded& d : out) CHECK(d.l4.size() == 8 + 3 * kSize);
+    CHECK(pxgw::unaccounted(b.bed.count()) == 0);
+  }
+}
+
 TEST_CASE("Untouched: a host that didn't ask, and whatever isn't for bundling, bit for bit and in order", "[caravan]") {
   CaravanBed b;
   const auto frames = stream(4, true, 20);

@@ -109,8 +109,9 @@ const std::vector<std::pair<const char*, Tunnel>> kTunnels = {
        if (type_of(ip) == 0x0800) return ethernet(0x0800) + ip;
        Bytes with(ip.begin(), ip.begin() + 40);
        with[6] = 60;
+       const uint8_t l4 = ip[6];
        put16(with, 4, static_cast<unsigned>(ip.size() - 40 + 16));
-       with = with + Bytes{43, 0, 1, 4, 0, 0, 0, 0, 6, 0, 4, 0, 0, 0, 0, 0};
+       with = with + Bytes{43, 0, 1, 4, 0, 0, 0, 0, l4, 0, 4, 0, 0, 0, 0, 0};
        return ethernet(0x86dd) + with + Bytes(ip.begin() + 40, ip.end());
      }},
 };
@@ -120,9 +121,10 @@ const std::vector<std::pair<const char*, Tunnel>> kTunnels = {
 TEST_CASE("Cut: what was merged in a tunnel leaves as the packets that came", "[lro]") {
   NoLeak guard;
   const int version = GENERATE(4, 6);
+  const bool datagrams = GENERATE(false, true);
   for (const auto& [name, tunnel] : kTunnels) {
     for (const size_t last : {1u, 777u, 1200u}) {
-      INFO(name << ", IPv" << version << ", last " << last);
+      INFO(name << ", IPv" << version << (datagrams ? ", UDP" : ", TCP") << ", last " << last);
       constexpr size_t kSize = 1200;
       const unsigned n = 12;
       std::vector<Bytes> packets;
@@ -133,17 +135,17 @@ TEST_CASE("Cut: what was merged in a tunnel leaves as the packets that came", "[
         Bytes data(k + 1 < n ? kSize : last);
         for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint8_t>(i * 7 + k);
         t.bytes(data).flags(static_cast<uint16_t>(ACK | (k == 0 ? CWR : 0) | (k + 1 == n ? PSH : 0)));
-        packets.push_back(tunnel(ip_of(t.build()), k));
+        packets.push_back(tunnel(ip_of(datagrams ? udp(t.lower, 1, 2, data) : t.build()), k));
         payload = payload + data;
       }
-      const size_t headers = packets[0].size() - kSize, tcp_at = headers - 32;
+      const size_t headers = packets[0].size() - kSize, l4_at = headers - (datagrams ? 8 : 32);
       merged.assign(packets[0].begin(), packets[0].begin() + static_cast<ptrdiff_t>(headers));
-      merged[tcp_at + 13] |= 8;  // PSH of the last
+      if (!datagrams) merged[l4_at + 13] |= 8;  // PSH of the last
       merged = merged + payload;
       PktPtr m = to_mbuf({merged, {500, 1900, 9000}}, pools().buffers());
       std::array<rte_mbuf*, 64> out;
-      CHECK(pxio::cut_merged(*m, static_cast<uint32_t>(tcp_at), kSize, pools().buffers(), out.data(), n - 1) == 0);
-      const uint16_t got = pxio::cut_merged(*m, static_cast<uint32_t>(tcp_at), kSize, pools().buffers(), out.data(), 64);
+      CHECK(pxio::cut_merged(*m, static_cast<uint32_t>(l4_at), kSize, pools().buffers(), out.data(), n - 1) == 0);
+      const uint16_t got = pxio::cut_merged(*m, static_cast<uint32_t>(l4_at), kSize, pools().buffers(), out.data(), 64);
       REQUIRE(got == n);
       for (unsigned k = 0; k < n; ++k) {
         const PktPtr p(out[k]);
@@ -159,13 +161,15 @@ TEST_CASE("Cut: whatever stands in the headers, nothing is read or written besid
   unsigned cut = 0;
   for (int i = 0; i < 20'000; ++i) {
     const auto& tunnel = kTunnels[rnd() % kTunnels.size()].second;
-    Bytes b = tunnel(ip_of((rnd() % 2 != 0 ? tcp4() : tcp6()).data(3000).build()), 0);
-    const size_t tcp_at = b.size() - 3020;
-    for (unsigned k = rnd() % 4; k != 0; --k) b[rnd() % (tcp_at + 20)] = static_cast<uint8_t>(rnd());
+    const Tcp t = (rnd() % 2 != 0 ? tcp4() : tcp6()).data(3000);
+    const bool datagrams = rnd() % 3 == 0;
+    Bytes b = tunnel(ip_of(datagrams ? udp(t.lower, 1, 2, 3000) : t.build()), 0);
+    const size_t l4_at = b.size() - (datagrams ? 3008 : 3020);
+    for (unsigned k = rnd() % 4; k != 0; --k) b[rnd() % (l4_at + 20)] = static_cast<uint8_t>(rnd());
     if (rnd() % 4 == 0) b.resize(1 + rnd() % b.size());
     const PktPtr m = to_mbuf({b, {}}, pools().buffers());
     std::array<rte_mbuf*, 64> out;
-    const auto at = static_cast<uint32_t>(rnd() % 4 == 0 ? rnd() % 300 : tcp_at);
+    const auto at = static_cast<uint32_t>(rnd() % 4 == 0 ? rnd() % 300 : l4_at);
     const uint16_t n = pxio::cut_merged(*m, at, static_cast<uint16_t>(rnd() % 4 == 0 ? rnd() : 1000), pools().buffers(),
                                         out.data(), 64);
     cut += n != 0;

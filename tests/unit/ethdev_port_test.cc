@@ -12,6 +12,7 @@
 #include "pxio/ctl/ethdev_setup.h"
 #include "pxio/dp/tx_buffer.h"
 #include "tests/support/builder.h"
+#include "tests/support/decode.h"
 #include "tests/support/eal.h"
 #include "tests/support/port_event.h"
 
@@ -123,6 +124,42 @@ TEST_CASE("EthdevPort: what another port merged and nobody split leaves as it wa
     CHECK(p->pkt_len == 14u + 40 + 8 + 20 + (i < 10 ? 1200 : 5));
   }
   CHECK(port->stats().tx_too_big == 1);
+}
+
+TEST_CASE("EthdevPort: datagrams that another port merged leave one by one, however small they are together", "[ethdev]") {
+  NoLeak guard;
+  auto port = open_port("net_ring0", 9000);
+  pxio::TxBuffer tx(*port, 0);
+  const bool v6 = GENERATE(false, true);
+  const size_t payload = GENERATE(601, 3000, 8000, 40'000);
+  const Lower lower = v6 ? tcp6().lower : Lower{};
+  Frame f = udp(lower, 5, 6, payload);
+  f.ol_flags = RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+  f.segsz = 600;
+  f.cuts = {200, 9000, 18'000, 27'000, 36'000};
+  tx.push(to_mbuf(f, pools().buffers()));
+  Frame one = udp(lower, 5, 6, 500);  // so marked by a port, but not several
+  one.ol_flags = f.ol_flags;
+  one.segsz = 600;
+  tx.push(to_mbuf(one, pools().buffers()));
+  tx.flush();
+  std::array<rte_mbuf*, 128> m;
+  const uint16_t n = port->rx_burst(0, m.data(), m.size());
+  REQUIRE(n == (payload + 599) / 600 + 1);
+  Bytes got;
+  for (uint16_t i = 0; i < n; ++i) {
+    const PktPtr p(m[i]);
+    const Decoded d = decode(to_bytes(*p));
+    CHECK(d.proto == 17);
+    CHECK(d.checksum_ok);
+    CHECK(d.ip_ok);
+    CHECK(p->pkt_len == d.l4.size() + (v6 ? 54 : 34));
+    CHECK(d.l4.size() == 8 + (i + 1 == n ? 500 : std::min<size_t>(600, payload - got.size())));
+    if (i + 1 != n) got.insert(got.end(), d.l4.begin() + 8, d.l4.end());
+  }
+  const Bytes l4 = decode(f.bytes).l4;
+  CHECK((got == Bytes(l4.begin() + 8, l4.end())));
+  CHECK(port->stats().tx_too_big == 0);
 }
 
 TEST_CASE("EthdevPort: a driver without chains gets copies", "[ethdev]") {
