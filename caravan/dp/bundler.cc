@@ -52,11 +52,15 @@ uint16_t record_sum(const Pair& pair, uint32_t mark, uint16_t length) {
 
 }  // namespace
 
-// What is compared and remembered of a datagram that fits.
+// What is compared and remembered of a datagram: only of use if it fits.
 template <bool kV6>
 struct Bundler::Facts {
   uint64_t macs_a = 0, tags = 0;
-  uint32_t macs_b = 0, same = 0, mark = 0;
+  // As it lies in the header: bytes 0, 1, 6 and 7 of IPv4 (nothing but DF is set in the last two), 0 and 1 of IPv6
+  // without the flow label; then TTL or hop limit, and l2_len.
+  uint64_t same = 0;
+  uint64_t udp;  // its header
+  uint32_t macs_b = 0, mark = 0;
   uint16_t length = 0;
   uint16_t segs = 0;
   uint8_t l2_len = 0;
@@ -72,16 +76,20 @@ struct Bundler::Facts {
       macs_b = pxio::load<uint32_t>(p + 8);
       if (v.vlan_tags != 0) [[unlikely]] std::memcpy(&tags, p + 12, size_t{v.vlan_tags} * 4);
     }
+    const uint64_t first = pxio::load<uint64_t>(ip);
     if constexpr (kV6) {
-      const uint32_t first = pxio::load<be32>(ip).host();
-      mark = first & kFlowLabelMask;
-      same = (first >> 20 & 0xff) << 16 | uint32_t{ip[7]} << 8 | uint32_t{l2_len} << 1 | 1;
+      mark = __builtin_bswap32(static_cast<uint32_t>(first)) & kFlowLabelMask;
+      same = (first & 0xf0ff) | (first >> 56) << 16 | uint64_t{l2_len} << 24;
     } else {
-      mark = pxio::load<be16>(ip + 4).host();
-      same = uint32_t{ip[1]} << 16 | uint32_t{ip[8]} << 8 | uint32_t{l2_len} << 1 | uint32_t{ip[6]} << 24;
+      mark = __builtin_bswap16(static_cast<uint16_t>(first >> 32));
+      same = (first & 0xffff00000000ffff) | uint64_t{ip[8]} << 16 | uint64_t{l2_len} << 24;
     }
-    length = pxio::load<pxio::UdpHeader>(ip + ip_bytes(family(kV6))).len.host();
+    udp = pxio::load<uint64_t>(ip + ip_bytes(family(kV6)));
+    length = __builtin_bswap16(static_cast<uint16_t>(udp >> 32));
   }
+  uint32_t ports() const { return static_cast<uint32_t>(udp); }
+  uint16_t checksum() const { return static_cast<uint16_t>(udp >> 48); }
+  static uint8_t ecn(uint64_t same) { return (same >> (kV6 ? 12 : 8)) & kEcnMask; }
   uint32_t record() const { return static_cast<uint32_t>(mark_bytes(family(kV6))) + length; }
   uint32_t lone_size() const {
     return static_cast<uint32_t>(ip_bytes(family(kV6)) + kUdpBytes + sizeof(Header)) + record();
@@ -113,6 +121,7 @@ void Bundler::set_limits(const Limits& limits, Nanos now) noexcept {
 
 void Bundler::set_tunnel_ports(std::span<const uint16_t> ports) noexcept {
   tunnels_ = {};
+  last_ = 0;  // its ports are to be looked at again
   for (const uint16_t p : ports) tunnels_[p / 64] |= uint64_t{1} << p % 64;
 }
 
@@ -194,6 +203,42 @@ inline void Bundler::note_arrival(Slot& s, uint32_t now_us) const noexcept {
   s.last_in_us = now_us;
 }
 
+inline void Bundler::note_fresh(uint32_t slot, Nanos now) noexcept {
+  if (fresh_n_ != 0 && fresh_[fresh_n_ - 1] == slot) return;
+  if (fresh_n_ == fresh_.size()) end_burst(now);
+  fresh_[fresh_n_++] = slot;
+}
+
+// Another one like this wouldn't fit: nothing to wait for.
+template <bool kV6>
+inline void Bundler::flush_full(uint32_t slot, const Facts<kV6>& f, Nanos now) noexcept {
+  const Slot& s = slots_[slot];
+  if (s.size + f.record() > s.cap) {
+    flush(slot, End::kFull, now);
+  } else if (s.count == limits_.max_datagrams) {
+    flush(slot, End::kCount, now);
+  }
+}
+
+// Whether it is one like the datagram before, which was fit, and has its place behind that in what is held: all that
+// add_as() asks, in fewer words.
+template <bool kV6>
+inline bool Bundler::carries_on(const rte_mbuf& m, const PacketView& v, const Facts<kV6>& f) const noexcept {
+  constexpr uint64_t kGood = RTE_MBUF_F_RX_L4_CKSUM_GOOD, kBad = RTE_MBUF_F_RX_L4_CKSUM_BAD;
+  const Slot& s = slots_[last_];
+  const uint8_t* ip = data(m) + f.l2_len;
+  if (s.count == 0 || s.v6 != kV6 || s.same != f.same || s.macs_a != f.macs_a || s.macs_b != f.macs_b ||
+      s.tags != f.tags || last_ports_ != f.ports())
+    return false;
+  if (kV6 ? s.pair != pair_of(ip, kV6) : s.pair.words[0] != pxio::load<uint64_t>(ip + 12)) return false;
+  const uint64_t verdict = m.ol_flags & (RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_LRO);
+  if (kV6 ? verdict != kGood || s.unproved || f.checksum() == 0 : verdict == kBad || verdict > RTE_MBUF_F_RX_L4_CKSUM_MASK)
+    return false;
+  return v.why == pxio::Opaque::kNone && v.l3_len == ip_bytes(family(kV6)) && f.length == v.ip_len - v.l3_len &&
+         s.size + f.record() <= s.cap && s.buffers < limits_.max_segs && held_datagrams_ < limits_.max_held &&
+         m.nb_segs == 1 && pxio::writable(m) && m.data_off >= front_bytes(family(kV6)) && !limits_.observe;
+}
+
 // A datagram that can't be bundled leaves in its place.
 bool Bundler::pass(uint64_t& counter, uint32_t slot, End why, rte_mbuf* pkt, Nanos now) noexcept {
   ++counter;
@@ -209,6 +254,18 @@ bool Bundler::add(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
 
 template <bool kV6>
 bool Bundler::add_as(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
+  if (v.kind == Kind::kUdp) [[likely]] {
+    const Facts<kV6> f(*pkt, v);
+    if (carries_on(*pkt, v, f)) {
+      const uint32_t slot = last_;
+      note_arrival(slots_[slot], now_us(now));
+      ++count_.bundle_in;
+      note_fresh(slot, now);
+      join(slots_[slot], pkt, f);
+      flush_full(slot, f, now);
+      return true;
+    }
+  }
   const uint8_t* ip = data(*pkt) + v.l2_len;
   const Pair pair = pair_of(ip, kV6);
   uint64_t hash = 0;
@@ -236,6 +293,7 @@ bool Bundler::add_as(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
     return pass(count_.bundle_not_size, slot, End::kOther, pkt, now);
   if (slot == 0 && (slot = make(pair, kV6, hash)) == 0) return pass(count_.bundle_no_slot, 0, End::kOther, pkt, now);
   last_ = slot;
+  last_ports_ = f.ports();
   Slot& s = slots_[slot];
   note_arrival(s, now_us(now));
   if (s.count != 0) {
@@ -257,20 +315,14 @@ bool Bundler::add_as(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
   ++count_.bundle_in;
   // The oldest makes room; it may be this one's pair.
   if (held_datagrams_ >= limits_.max_held) flush(links_[0].next, End::kCount, now);
-  if (fresh_n_ == fresh_.size()) end_burst(now);
-  if (fresh_n_ == 0 || fresh_[fresh_n_ - 1] != slot) fresh_[fresh_n_++] = slot;
+  note_fresh(slot, now);
   if (s.count == 0) {
     s.cap = cap;
     start(slot, limits_.observe ? nullptr : pkt, f, now);
   } else {
     join(s, limits_.observe ? nullptr : pkt, f);
   }
-  // Another one like this wouldn't fit: nothing to wait for.
-  if (s.size + f.record() > s.cap) {
-    flush(slot, End::kFull, now);
-  } else if (s.count == limits_.max_datagrams) {
-    flush(slot, End::kCount, now);
-  }
+  flush_full(slot, f, now);
   return !limits_.observe;
 }
 
@@ -354,7 +406,7 @@ void Bundler::finish(Slot& s, uint16_t port) noexcept {
   const auto* addresses = reinterpret_cast<const uint8_t*>(s.pair.words.data());
   pxio::UdpHeader udp{be16(source_port(family(s.v6), addresses)), be16(port), udp_len, be16(0)};
   const size_t records = s.size - ip_len - kUdpBytes - sizeof(Header);
-  const uint8_t ecn = (s.same >> 16) & kEcnMask;
+  const uint8_t ecn = s.v6 ? Facts<true>::ecn(s.same) : Facts<false>::ecn(s.same);
   const Header header{be16(kWireMagic), kWireVersion << 4 | static_cast<uint8_t>(Type::kCaravan), ecn, s.count, 0,
                       be16(static_cast<uint16_t>(records))};
   if (s.v6) {

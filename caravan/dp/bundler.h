@@ -69,8 +69,8 @@ class Bundler {
     Pair pair;
     uint64_t macs_a;
     uint64_t tags;        // what follows the MACs, without the last type
+    uint64_t same;        // TOS or class, DF, TTL, link header's length: see Facts
     uint32_t macs_b;
-    uint32_t same;        // family, link header's length, TOS or class, TTL, DF
     // Second line.
     rte_mbuf* head;       // null in observe-only mode
     rte_mbuf* last;
@@ -106,6 +106,8 @@ class Bundler {
   template <bool kV6>
   bool add_as(rte_mbuf* pkt, const pxio::PacketView& v, pxio::Nanos now) noexcept;
   template <bool kV6>
+  bool carries_on(const rte_mbuf& m, const pxio::PacketView& v, const Facts<kV6>& f) const noexcept;
+  template <bool kV6>
   uint64_t Counters::*unfit(const rte_mbuf& m, const pxio::PacketView& v) const noexcept;
   bool prove(const rte_mbuf& m, unsigned l2_len) noexcept;
   uint32_t find(const Pair& pair, bool v6, uint64_t hash) const noexcept;
@@ -119,10 +121,13 @@ class Bundler {
     return now_us_;
   }
   void note_arrival(Slot& s, uint32_t now_us) const noexcept;
+  void note_fresh(uint32_t slot, pxio::Nanos now) noexcept;
   template <bool kV6>
   void start(uint32_t slot, rte_mbuf* pkt, const Facts<kV6>& f, pxio::Nanos now) noexcept;
   template <bool kV6>
   void join(Slot& s, rte_mbuf* pkt, const Facts<kV6>& f) noexcept;
+  template <bool kV6>
+  void flush_full(uint32_t slot, const Facts<kV6>& f, pxio::Nanos now) noexcept;
   void flush(uint32_t slot, End why, pxio::Nanos now) noexcept;
   bool lone_in_caravan(Slot& s, uint32_t now_us) noexcept;
   static void finish(Slot& s, uint16_t port) noexcept;
@@ -135,7 +140,8 @@ class Bundler {
   uint32_t mask_;  // of sets
   uint32_t hold_us_ = 0, linger_us_ = 0;
   uint32_t held_ = 0, held_datagrams_ = 0;
-  uint32_t last_ = 0;  // slot of the datagram before
+  uint32_t last_ = 0;        // slot of the datagram before
+  uint32_t last_ports_ = 0;  // of one that was fit, as they lie in its header
   pxio::Nanos now_{-1};
   uint32_t now_us_ = 0;
   pxio::ZeroedArray<Tags> tags_;

@@ -66,23 +66,9 @@ void CaravanStage::apply(const Policy& policy, Nanos now) noexcept {
   spacer_.set_spacing(policy.caravans.spacing);
 }
 
-void CaravanStage::process(std::span<Packet> pkts, Nanos now) noexcept {
-  if (policy_->caravans.mode == Caravans::Mode::kOff) return;
-  for (Packet& p : pkts) {
-    if (p.pkt == nullptr || (p.view->kind != Kind::kUdp && p.view->kind != Kind::kFragment))
-      continue;
-    const bool taken = p.dir == Direction::kInbound ? inbound(p, now) : outbound(p, now);
-    // Nothing is left for later: the datagrams of a flow keep their order whichever way each goes.
-    if (!taken && policy_->caravans.mode == Caravans::Mode::kOn)
-      outlet_.pass_on(PktPtr(p.pkt), *p.view, p.dir);
-    if (taken || policy_->caravans.mode == Caravans::Mode::kOn) p.pkt = nullptr;
-  }
-  bundler_.end_burst(now);
-}
-
 // Caravans are between the gateway and its hosts. One from outside would bring past it what it is
 // there to see.
-bool CaravanStage::foreign(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
+inline bool CaravanStage::foreign(const rte_mbuf& m, const PacketView& v, Nanos now) const noexcept {
   if (policy_->caravans.mode != Caravans::Mode::kOn) return false;
   // In parts it's nothing without the first.
   const bool caravan = v.kind == Kind::kUdp ? unbundler_.is_caravan(m, v)
@@ -94,9 +80,9 @@ uint16_t CaravanStage::taken_by_host(const rte_mbuf& m, const PacketView& v, Nan
   return hosts_.table.size_of(caravan::destination_of(data(m) + v.l2_len, v.version == 6), now);
 }
 
-bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
-  if (p.view->kind == Kind::kFragment && reassembles() && reassemble(p, now)) return true;
-  if (pxio::merged_datagrams(*p.pkt, *p.view) && part(p, now)) return true;
+inline bool CaravanStage::inbound(const Packet& p, Nanos now) noexcept {
+  if (p.view->kind == Kind::kFragment && reassembles() && reassemble(p, now)) [[unlikely]] return true;
+  if (pxio::merged_datagrams(*p.pkt, *p.view) && part(p, now)) [[unlikely]] return true;
   if (foreign(*p.pkt, *p.view, now)) {
     ++count_.drop_caravan_foreign;
     PktPtr(p.pkt).reset();
@@ -136,6 +122,20 @@ bool CaravanStage::part(const Packet& p, Nanos now) noexcept {
   count_.udp_cut_datagrams += n;
   to_host({out.data(), n}, now);
   return true;
+}
+
+void CaravanStage::process(std::span<Packet> pkts, Nanos now) noexcept {
+  if (policy_->caravans.mode == Caravans::Mode::kOff) return;
+  for (Packet& p : pkts) {
+    if (p.pkt == nullptr || (p.view->kind != Kind::kUdp && p.view->kind != Kind::kFragment))
+      continue;
+    const bool taken = p.dir == Direction::kInbound ? inbound(p, now) : outbound(p, now);
+    // Nothing is left for later: the datagrams of a flow keep their order whichever way each goes.
+    if (!taken && policy_->caravans.mode == Caravans::Mode::kOn)
+      outlet_.pass_on(PktPtr(p.pkt), *p.view, p.dir);
+    if (taken || policy_->caravans.mode == Caravans::Mode::kOn) p.pkt = nullptr;
+  }
+  bundler_.end_burst(now);
 }
 
 void CaravanStage::let_go(Nanos now) noexcept {

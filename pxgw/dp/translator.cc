@@ -9,6 +9,7 @@
 #include "pxio/dp/checksum.h"
 #include "pxio/dp/finish_checksum.h"
 #include "pxio/dp/merge_plain.h"
+#include "pxio/dp/plain_datagram.h"
 #include "pxio/dp/segmenting.h"
 
 namespace pxgw {
@@ -216,6 +217,22 @@ inline bool Translator::express_out(Flow* flow, rte_mbuf& m, const PlainSegment&
   return true;
 }
 
+inline void Translator::offer(PktPtr pkt, Item& it) noexcept {
+  offered_[offered_n_] = {pkt.release(), &it.v, it.dir};
+  offered_items_[offered_n_++] = &it;
+}
+
+// A plain datagram: what examine() does for it, but that the caller counts it.
+inline bool Translator::datagram(uint16_t i, const rte_mbuf& m, Direction d) noexcept {
+  Item& it = items_[i];
+  if (!plain_datagram(m, it.v)) return false;
+  it.flow = nullptr;
+  it.dir = d;
+  it.doubtful = false;
+  it.crosses = true;
+  return true;
+}
+
 // Of a packet that is in no lane. True: it is plain.
 template <Direction kWay>
 inline bool Translator::recognise_one(uint16_t i, rte_mbuf& m, bool by_port) noexcept {
@@ -291,7 +308,7 @@ template <Direction kWay, bool kRuns>
     return key;
   };
   const uint32_t in_lane = lanes.plain | lanes.merged;
-  uint32_t plain = in_lane;
+  uint32_t plain = in_lane, datagrams = 0;
   for (uint16_t i = 0; i < n; ++i) {
     if (i < next.size()) {
       rte_prefetch0(next[i]);
@@ -301,6 +318,8 @@ template <Direction kWay, bool kRuns>
     if (kIn && is(in_lane, i)) [[likely]] {
       hashes_[i] = flows_.hash(lane_key(i));
       flows_.prefetch(hashes_[i]);
+    } else if (by_port && datagram(i, *pkts[i], kWay)) {
+      datagrams |= 1u << i;
     } else if (kIn ? recognise_alone(i, *pkts[i], by_port) : recognise_one<kWay>(i, *pkts[i], by_port)) {
       plain |= 1u << i;
     }
@@ -308,6 +327,10 @@ template <Direction kWay, bool kRuns>
   for (uint16_t i = 0; i < n; ++i) {
     if (kRuns && is(lanes.follows, i)) {
       plain_flows_[i] = plain_flows_[i - 1];
+      continue;
+    }
+    if (is(datagrams, i)) {
+      plain_flows_[i] = nullptr;
       continue;
     }
     Flow* f = !kIn             ? find_one(i, is(plain, i))
@@ -375,7 +398,13 @@ template <Direction kWay, bool kRuns>
     } else if (room && is(plain, i) && express_other(i, *pkts[i], taken)) {
       continue;
     }
-    if (is(plain, i)) {
+    if (is(datagrams, i)) {
+      note_packet(taken, kWay, items_[i].v.ip_len, pkts[i]->pkt_len);
+      if (!stages_.empty()) {
+        offer(PktPtr(pkts[i]), items_[i]);
+        continue;
+      }
+    } else if (is(plain, i)) {
       examine(items_[i], *pkts[i], kWay);
       look_up(items_[i]);
     }
@@ -387,11 +416,6 @@ template <Direction kWay, bool kRuns>
   (kIn ? count_.in_bytes : count_.out_bytes) += taken.bytes;
   if (kIn) merger_.note_plain(taken.segs, taken.bulk);
   return plain;
-}
-
-void Translator::offer(PktPtr pkt, Item& it) noexcept {
-  offered_[offered_n_] = {pkt.release(), &it.v, it.dir};
-  offered_items_[offered_n_++] = &it;
 }
 
 PktPtr Translator::fit(PktPtr pkt, uint32_t l2_len, Direction d) noexcept {

@@ -104,6 +104,7 @@ class Translator {
   uint32_t express_run(rte_mbuf* const* pkts, uint32_t first, uint32_t n, Taken& taken) noexcept;
   bool express_merged(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
   bool express_other(uint16_t i, rte_mbuf& m, Taken& taken) noexcept;
+  bool datagram(uint16_t i, const rte_mbuf& m, Direction d) noexcept;
   template <Direction kWay>
   bool recognise_one(uint16_t i, rte_mbuf& m, bool by_port) noexcept;
   bool recognise_alone(uint16_t i, rte_mbuf& m, bool by_port) noexcept;

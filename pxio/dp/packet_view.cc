@@ -5,6 +5,7 @@
 
 #include "pxio/dp/checksum.h"
 #include "pxio/dp/pkt.h"
+#include "pxio/dp/plain_datagram.h"
 #include "pxio/dp/tcp_options.h"
 
 namespace pxio {
@@ -179,46 +180,6 @@ class Parser {
   Link link_;
   PacketView& v_;
 };
-
-constexpr uint16_t raw(uint16_t t) { return static_cast<uint16_t>(t << 8 | t >> 8); }
-
-// UDP as it mostly comes: no VLAN tag, no fragment, an IP header as short as it may be, all headers
-// in one place. Says what the parser would.
-inline bool plain_datagram(const rte_mbuf& m, PacketView& v) noexcept {
-  constexpr uint32_t kLink = sizeof(EthernetHeader);
-  const uint8_t* p = data(m);
-  const uint8_t* ip = p + kLink;
-  if (m.data_len < (m.nb_segs == 1 ? kLink + kIpv4HeaderLen + sizeof(UdpHeader) : kUsualHeaders)) return false;
-  const uint16_t type = load<uint16_t>(p + 12);
-  if (type == raw(kEtherIpv4)) {
-    const uint64_t first = load<uint64_t>(ip), second = load<uint64_t>(ip + 8);
-    const uint32_t ip_len = load<be16>(ip + 2).host();
-    if ((first & 0xff) != 0x45 || (first >> 48 & raw(kIpMf | kIpOffsetMask)) != 0 ||
-        (second >> 8 & 0xff) != kProtoUdp || ip_len < kIpv4HeaderLen + sizeof(UdpHeader) ||
-        kLink + ip_len > m.pkt_len)
-      return false;
-    const uint64_t sum = (first & 0xffffffff) + (first >> 32) + (second & 0xffffffff) + (second >> 32) +
-                         load<uint32_t>(ip + 16);
-    if (fold(sum) != 0xffff) return false;
-    v.version = 4;
-    v.l3_len = kIpv4HeaderLen;
-    v.ip_len = ip_len;
-  } else if (type == raw(kEtherIpv6)) {
-    const uint32_t payload = load<be16>(ip + 4).host();
-    if (ip[0] >> 4 != 6 || ip[6] != kProtoUdp || payload < sizeof(UdpHeader) ||
-        m.data_len < kLink + kIpv6HeaderLen + sizeof(UdpHeader) || kLink + kIpv6HeaderLen + payload > m.pkt_len)
-      return false;
-    v.version = 6;
-    v.l3_len = kIpv6HeaderLen;
-    v.ip_len = kIpv6HeaderLen + payload;
-  } else {
-    return false;
-  }
-  v.kind = Kind::kUdp;
-  v.proto = kProtoUdp;
-  v.l2_len = kLink;
-  return true;
-}
 
 }  // namespace
 
