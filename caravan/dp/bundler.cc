@@ -221,20 +221,20 @@ inline void Bundler::flush_full(uint32_t slot, const Facts<kV6>& f, Nanos now) n
 }
 
 // Whether it is one like the datagram before, which was fit, and has its place behind that in what is held: all that
-// add_as() asks, in fewer words.
+// add_as() asks, in fewer words. (The family is the first byte of `same`.)
 template <bool kV6>
 inline bool Bundler::carries_on(const rte_mbuf& m, const PacketView& v, const Facts<kV6>& f) const noexcept {
   constexpr uint64_t kGood = RTE_MBUF_F_RX_L4_CKSUM_GOOD, kBad = RTE_MBUF_F_RX_L4_CKSUM_BAD;
   const Slot& s = slots_[last_];
   const uint8_t* ip = data(m) + f.l2_len;
-  if (s.count == 0 || s.v6 != kV6 || s.same != f.same || s.macs_a != f.macs_a || s.macs_b != f.macs_b ||
+  if (s.count == 0 || s.same != f.same || s.macs_a != f.macs_a || s.macs_b != f.macs_b ||
       s.tags != f.tags || last_ports_ != f.ports())
     return false;
   if (kV6 ? s.pair != pair_of(ip, kV6) : s.pair.words[0] != pxio::load<uint64_t>(ip + 12)) return false;
   const uint64_t verdict = m.ol_flags & (RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_LRO);
   if (kV6 ? verdict != kGood || s.unproved || f.checksum() == 0 : verdict == kBad || verdict > RTE_MBUF_F_RX_L4_CKSUM_MASK)
     return false;
-  return v.why == pxio::Opaque::kNone && v.l3_len == ip_bytes(family(kV6)) && f.length == v.ip_len - v.l3_len &&
+  return v.why == pxio::Opaque::kNone && f.length == v.ip_len - v.l3_len &&
          s.size + f.record() <= s.cap && s.buffers < limits_.max_segs && held_datagrams_ < limits_.max_held &&
          m.nb_segs == 1 && pxio::writable(m) && m.data_off >= front_bytes(family(kV6)) && !limits_.observe;
 }
@@ -260,7 +260,6 @@ bool Bundler::add_as(rte_mbuf* pkt, const PacketView& v, Nanos now) noexcept {
       const uint32_t slot = last_;
       note_arrival(slots_[slot], now_us(now));
       ++count_.bundle_in;
-      note_fresh(slot, now);
       join(slots_[slot], pkt, f);
       flush_full(slot, f, now);
       return true;

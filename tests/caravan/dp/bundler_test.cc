@@ -338,6 +338,113 @@ TEST_CASE(
   CHECK(c.bed.count.bundle_not_address == 3);
 }
 
+// Those in a row are recognised by the one before: each of these differs in what that doesn't say.
+TEST_CASE("bundler: what follows in a row is looked at as closely") {
+  constexpr uint64_t good = RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+  const auto apart = [](Case& c, const std::vector<Frame>& in, size_t packets) {
+    c.bed.give(in);
+    c.bed.advance(1ms);
+    const auto out = c.bed.out();
+    CHECK(out.size() == packets);
+    check_all_there(c.bed, out, in);
+  };
+  const auto row = [](const Udp& u) { return frames(u, {100, 200, 300, 400}); };
+  SECTION("another VLAN") {
+    Case c(4);
+    Udp other = c.base;
+    c.base.lower.tags = {{0x8100, 7}};
+    other.lower.tags = {{0x8100, 8}};
+    auto in = row(c.base);
+    for (Frame& f : row(other)) in.push_back(f);
+    apart(c, in, 2);
+  }
+  SECTION("a header whose checksum is wrong") {
+    Case c(4);
+    auto in = row(c.base);
+    in[2].bytes[14 + 10] ^= 1;
+    apart(c, in, 3);
+  }
+  SECTION("an extension header that looks like UDP") {
+    Case c(6);
+    c.base.sport = 17 << 8;
+    c.base.dport = 1 << 8 | 4;  // PadN, 4 bytes
+    auto in = row(c.base);
+    Udp u = c.base;
+    u.size = 292;
+    u.lower.extensions = {{0, Bytes{0, 0, 1, 4, 1, 44, 7, 7}}};
+    in.insert(in.begin() + 2, u.build());
+    apart(c, in, 3);
+  }
+  SECTION("no checksum where there has to be one") {
+    Case c(6);
+    c.base.ol_flags = good;
+    auto in = row(c.base);
+    const size_t at = 14 + 40 + 6;
+    in[2].bytes[at] = in[2].bytes[at + 1] = 0;
+    apart(c, in, 3);
+  }
+  SECTION("a first one that the port says nothing of, and that is damaged") {
+    Case c(6);
+    auto in = row(c.base);
+    for (size_t i = 1; i < in.size(); ++i) in[i].ol_flags = good;
+    in[0].bytes.back() ^= 1;
+    apart(c, in, 2);
+    CHECK(c.bed.count.bundle_end_checksum == 0);
+  }
+  SECTION("more buffers than the port takes") {
+    Case c(4, {.max_segs = 3});
+    apart(c, frames(c.base, {100, 100, 100, 100, 100, 100, 100}), 3);
+    CHECK(c.bed.out_port.most_buffers == 3);
+  }
+  SECTION("more than may be held") {
+    Case c(4, {.max_held = 3});
+    apart(c, frames(c.base, {100, 100, 100, 100, 100, 100, 100}), 3);
+  }
+  SECTION("ports that become a tunnel's") {
+    Case c(4);
+    const auto in = row(c.base);
+    c.bed.give({in[0], in[1], in[2]});
+    REQUIRE(c.bed.bundler.held() == 1);
+    const uint16_t tunnels[] = {443};
+    c.bed.bundler.set_tunnel_ports(tunnels);
+    c.bed.give({in[3]});
+    CHECK(c.bed.count.bundle_not_tunnel == 1);
+    check_all_there(c.bed, c.bed.out(), in);
+  }
+  SECTION("a buffer that somebody else reads, or without room") {
+    for (const bool shared : {true, false}) {
+      Case c(4);
+      const auto in = row(c.base);
+      c.bed.give({in[0], in[1]});
+      pxio::PktPtr m = to_mbuf(in[2], pools().buffers());
+      rte_mbuf* third = m.get();
+      if (shared) {
+        rte_mbuf_refcnt_update(third, 1);
+      } else {
+        const Bytes bytes = in[2].bytes;
+        REQUIRE(rte_pktmbuf_prepend(third, rte_pktmbuf_headroom(third)) != nullptr);
+        REQUIRE(rte_pktmbuf_trim(third, static_cast<uint16_t>(third->pkt_len - bytes.size())) == 0);
+        std::memcpy(pxio::data(*third), bytes.data(), bytes.size());
+      }
+      REQUIRE(c.bed.bundler.add(m.release(), pxio::parse(*third, pxio::Link::kEthernet), c.bed.now));
+      c.bed.give({in[3]});
+      c.bed.advance(1ms);
+      check_all_there(c.bed, c.bed.out(), in);
+      CHECK(c.bed.count.bundle_not_buffer == 1);
+      if (shared) pxio::PktPtr(third).reset();
+    }
+  }
+}
+
+TEST_CASE("bundler: what has no room for another one leaves at once") {
+  Case c(4);
+  c.bed.give(frames(c.base, {1400, 1400, 1400, 1400, 1400}));
+  CHECK(c.bed.bundler.held() == 1);
+  c.bed.give(frames(c.base, {1400}));
+  CHECK(c.bed.bundler.held() == 0);
+  CHECK(c.bed.count.bundle_end_full == 1);
+}
+
 TEST_CASE("bundler: a damaged datagram spoils no others, and stays damaged") {
   for (const int version : {4, 6}) {
     for (const size_t place : {0, 1, 3}) {
